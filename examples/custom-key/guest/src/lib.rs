@@ -1,0 +1,1 @@
+//! A custom key.

@@ -1,0 +1,1 @@
+//! Build guest crates and pack them as components.

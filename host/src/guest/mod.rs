@@ -1,0 +1,3 @@
+//! The only user of wasmtime.
+
+pub mod call;

@@ -1,0 +1,19 @@
+//! The tamis host: pipelines of WebAssembly guests over records, with the state, the time and the positions in the host.
+
+pub mod batch;
+pub mod checkpoint;
+pub mod chain;
+pub mod cli;
+pub mod config;
+pub mod document;
+pub mod files;
+pub mod format;
+pub mod guest;
+pub mod key;
+pub mod keyed;
+pub mod plan;
+pub mod stage;
+pub mod task;
+pub mod telemetry;
+pub mod time;
+pub mod worker;
