@@ -3,6 +3,8 @@
 //! Bytes of rows lie in the arenas of their batch; a row holds spans. A stage maps a batch to a batch: surviving rows
 //! keep their spans, rows emitted from kept state bring an arena of their own. Nothing is allocated per row.
 
+use std::sync::Arc;
+
 use crate::time::{NONE_YET, Stamp};
 
 /// Kinds of cells, as `guest.wit` numbers them.
@@ -196,8 +198,8 @@ pub struct Track {
 pub struct Batch {
     /// The rows.
     pub rows: Vec<Row>,
-    /// What their spans point into.
-    pub arenas: Vec<Vec<u8>>,
+    /// What their spans point into; shared, so that a batch can be tried again.
+    pub arenas: Vec<Arc<Vec<u8>>>,
     /// What `Row::headers` points into.
     pub headers: Vec<Headers>,
     /// Decoded fields, in the order of the chain's projection; a kind and a span per row.
@@ -224,6 +226,12 @@ impl Batch {
     pub fn bytes(&self, span: Span) -> &[u8] {
         let start = span.start as usize;
         self.arenas.get(span.arena as usize).and_then(|a| a.get(start..start + span.len as usize)).unwrap_or_default()
+    }
+
+    /// Adds an arena and gives its number.
+    pub fn add_arena(&mut self, bytes: Vec<u8>) -> u32 {
+        self.arenas.push(Arc::new(bytes));
+        (self.arenas.len() - 1) as u32
     }
 
     /// A decoded field of a row.
