@@ -1,1 +1,90 @@
-//! To come.
+//! The verbs: one file each, all of the same shape.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use exit::Failure;
+use output::{Color, Reply, Session};
+
+pub mod dedup;
+pub mod exit;
+pub mod output;
+pub mod run;
+pub mod test;
+
+/// Streams through WebAssembly guests: unique, filtered, masked, from file to file.
+#[derive(Parser, Debug)]
+#[command(name = "tamis", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    /// One JSON envelope on stdout instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+    /// Say only what was asked for, and errors
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Say more; twice: much more
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// A folder with modules; also TAMIS_MODULES
+    #[arg(long, global = true, value_name = "DIR")]
+    modules: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Run pipelines
+    Run(run::Args),
+    /// Run the tests in pipeline files
+    Test(test::Args),
+    /// Make a stream unique, without a pipeline file
+    Dedup(dedup::Args),
+}
+
+/// Parses, conducts, answers the exit code. `environment`: what the verbs may know of it.
+pub fn main(arguments: impl Iterator<Item = OsString>, environment: BTreeMap<String, String>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { exit::Exit::Invalid.code() } else { exit::Exit::Ok.code() };
+        }
+    };
+    let colour_wanted = |terminal: bool| match cli.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let refused = environment.get("NO_COLOR").is_some_and(|v| !v.is_empty());
+            let dumb = environment.get("TERM").is_some_and(|v| v == "dumb");
+            terminal && !refused && !dumb
+        }
+    };
+    let mut session = Session {
+        json: cli.json,
+        color_err: colour_wanted(std::io::stderr().is_terminal()),
+        color_out: colour_wanted(std::io::stdout().is_terminal()),
+        quiet: cli.quiet,
+        verbose: cli.verbose,
+        modules: cli.modules.into_iter().chain(environment.get("TAMIS_MODULES").map(PathBuf::from)).collect(),
+        environment,
+        sources: BTreeMap::new(),
+    };
+    let (command, outcome) = dispatch(&cli.verb, &mut session);
+    session.finish(command, outcome)
+}
+
+fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, Failure>) {
+    match verb {
+        Verb::Run(args) => ("run", run::main(args, session)),
+        Verb::Test(args) => ("test", test::main(args, session)),
+        Verb::Dedup(args) => ("dedup", dedup::main(args, session)),
+    }
+}
