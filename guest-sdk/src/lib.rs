@@ -1,1 +1,56 @@
-//! The guest SDK.
+//! Write guests for tamis: keys, transforms, keyed operators, codecs.
+//!
+//! A guest is a crate with one type that implements [`Key`], [`Transform`], [`Keyed`] or [`Codec`], a `manifest.json`
+//! beside its `Cargo.toml`, and one line that exports it:
+//!
+//! ```ignore
+//! tamis_guest::transform!(Mask, include_str!("../manifest.json"));
+//! ```
+//!
+//! Everything builds natively too: the macros then export nothing, the host's imports cannot be reached, and
+//! [`kit`] runs a keyed guest against a state in memory. The contract itself is `wit/guest.wit`, its bytes are in
+//! `wit/README.md`.
+
+pub mod bindings;
+pub mod cells;
+pub mod check;
+pub mod codec;
+mod driver;
+pub mod failure;
+pub mod key;
+pub mod keyed;
+pub mod out;
+pub mod row;
+pub mod transform;
+
+pub use cells::{Cell, Column, kind};
+pub use check::{Check, Finding, Severity, Traits};
+pub use codec::{Codec, Decoded, DecodedColumn};
+pub use failure::Failure;
+pub use key::{Key, KeyCell};
+pub use keyed::{Dues, Entries, ExpiresBy, Keyed, Outcome, Output, Slot, StateCalls, Stamps, View};
+pub use out::{Kind, Out, Verdict, Window};
+pub use row::{Batch, END, NEVER, NONE_YET, Row, Stamp};
+pub use serde_json::Value;
+pub use transform::Transform;
+
+/// Writes a line to the host's log. Natively: nothing.
+pub fn log(level: Level, text: &str) {
+    #[cfg(target_arch = "wasm32")]
+    bindings::log::log(level as u8, text);
+    #[cfg(not(target_arch = "wasm32"))]
+    let _ = (level, text);
+}
+
+/// How loud a line of the log is; the host caps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something is wrong.
+    Error = 1,
+    /// Something may be wrong.
+    Warn = 2,
+    /// Worth knowing.
+    Info = 3,
+    /// For the author.
+    Debug = 4,
+}
