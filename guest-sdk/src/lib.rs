@@ -15,11 +15,14 @@ pub mod bindings;
 pub mod cells;
 pub mod check;
 pub mod codec;
+pub mod document;
 mod driver;
 pub mod failure;
 pub mod key;
 pub mod keyed;
+pub mod number;
 pub mod out;
+pub mod path;
 pub mod row;
 pub mod transform;
 
