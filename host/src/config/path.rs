@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use tamis_guest::path::Step;
+
 /// Where a path starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -15,15 +17,6 @@ pub enum Root {
     Offset,
     Epoch,
     Position,
-}
-
-/// One step below `value` or `key`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Member of an object.
-    Member(String),
-    /// Element of an array, from 0.
-    Element(u32),
 }
 
 /// A path.
