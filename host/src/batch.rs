@@ -242,6 +242,36 @@ impl Batch {
         }
     }
 
+    /// Keeps only these rows, in this order (rising): their fields and times with them. The start and the end of the
+    /// tracks stay: rows that go still moved time.
+    pub fn keep(&mut self, rows: &[u32]) {
+        if rows.len() == self.rows.len() {
+            return;
+        }
+        fn pick<T: Copy>(list: &mut Vec<T>, rows: &[u32]) {
+            if list.is_empty() {
+                return;
+            }
+            for (to, &from) in rows.iter().enumerate() {
+                if let Some(&item) = list.get(from as usize) {
+                    if let Some(place) = list.get_mut(to) {
+                        *place = item;
+                    }
+                }
+            }
+            list.truncate(rows.len());
+        }
+        pick(&mut self.rows, rows);
+        for field in &mut self.fields {
+            pick(&mut field.kinds, rows);
+            pick(&mut field.spans, rows);
+        }
+        for track in [&mut self.event, &mut self.ingestion] {
+            pick(&mut track.times, rows);
+            pick(&mut track.seen, rows);
+        }
+    }
+
     /// The headers of a row.
     pub fn headers_of(&self, row: &Row) -> &[(String, Option<Vec<u8>>)] {
         self.headers.get(row.headers as usize).map(Vec::as_slice).unwrap_or_default()

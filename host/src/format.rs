@@ -43,3 +43,5 @@ pub struct StoredMark {
     /// Number of its creation; 0 where nothing is evicted.
     pub born: u64,
 }
+#[allow(missing_docs)] pub fn write_snapshot(_: &crate::task::Marker, _: &[crate::task::Sealed]) -> anyhow::Result<Vec<u8>> { todo!() }
+#[allow(missing_docs)] pub fn read_snapshot(_: &[u8]) -> anyhow::Result<(crate::task::Marker, Vec<crate::task::Sealed>)> { todo!() }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::path::Path;
 use crate::config::pipeline::{Key, NullKey, Pipeline, Scope};
-use pending::Module;
+use crate::guest::Module;
 
 /// Stands for `guest::Module` until that has landed.
 pub mod pending {

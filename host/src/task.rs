@@ -1,1 +1,635 @@
-//! To come.
+//! A task: one state, one watermark, one place in each of its inputs. It stamps rows with their time and with what they
+//! see, and sends them through the chain. Pure: processing time is given, and goes on only when the driver says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{Batch, Origin, Payload, Track};
+use crate::chain::{Chain, Emit, Failure, Out, Passing, Route, Stop};
+pub use crate::columns::Input;
+use crate::columns::{Env, Read, column_of};
+use crate::config::pipeline::{InvalidTime, NullKey};
+use crate::format;
+use crate::instant::{self, MILLI};
+use crate::keyed::{Keyed, Mark};
+use crate::plan::{Clock as StageClock, Plan};
+use crate::stage::Counters;
+use crate::time::{Activity, Clock, NONE_YET, Stamp};
+
+/// What the source says of an input, or the clock of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputEvent {
+    /// It is silent now.
+    Idle(u16),
+    /// It has ended.
+    Finished(u16),
+    /// It cannot be read: that time does not count as silence (W5).
+    Blocked(u16),
+    /// It is read again.
+    Unblocked(u16),
+    /// Watermark of every input, ns; for tests with `time: {manual: true}`.
+    Watermark(i64),
+    /// Processing time went on.
+    Clock,
+    /// All input has ended (W10).
+    End,
+}
+
+/// What must last of a task besides keyed state (R3); written with every commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Its inputs.
+    pub inputs: Vec<Input>,
+    /// Salt of its key hashes.
+    pub salt: u64,
+    /// Whether each input takes part in the watermark.
+    pub activity: Vec<Activity>,
+    /// The watermark over event time.
+    pub event: Clock,
+    /// The clock over record timestamps.
+    pub ingestion: Clock,
+    /// Greatest position of each input: epoch and offset.
+    pub positions: Vec<Option<(i32, i64)>>,
+    /// Rows so far.
+    pub arrivals: u64,
+    /// Records whose time was invalid.
+    pub invalid_time: u64,
+    /// Counters of the stages.
+    pub counters: Vec<Counters>,
+}
+
+/// The state of one stage as it lasts: which stage, what it was made with, what is in it.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    /// Id of the stage.
+    pub stage: String,
+    /// `Planned::identity`, as JSON.
+    pub identity: String,
+    /// What changed, or everything.
+    pub changes: Vec<crate::keyed::Change>,
+}
+
+/// One task.
+pub struct Task {
+    marker: Marker,
+    states: Vec<Option<Keyed>>,
+    /// Processing time of the last record, or of the last moment an input could not be read (W5).
+    heard: Vec<i64>,
+    blocked: Vec<bool>,
+    now: i64,
+    time: TimeOf,
+    /// Clock of each stage.
+    clocks: Vec<StageClock>,
+    /// Whether a row may stop the pipeline, so that a push must be undone.
+    may_stop: bool,
+}
+
+/// How event time is read, and when (T1, T2).
+#[derive(Clone)]
+struct TimeOf {
+    evaluated: bool,
+    ingestion: bool,
+    read: Read,
+    unit: i64,
+    min: Option<i64>,
+    max_future: Option<i64>,
+    invalid: InvalidTime,
+    manual: bool,
+    idle: Option<i64>,
+    max_drift: Option<i64>,
+}
+
+/// A point a push can be undone to.
+pub struct Savepoint {
+    marker: Marker,
+    states: Vec<Option<Mark>>,
+    heard: Vec<i64>,
+}
+
+impl Task {
+    /// A task that has read nothing. `salt` must be random once and is kept; `now` is processing time, ns.
+    pub fn new(chain: &Chain, inputs: Vec<Input>, salt: u64, now: i64) -> Task {
+        let plan = Arc::clone(&chain.plan);
+        let count = inputs.len();
+        let marker = Marker {
+            salt,
+            activity: vec![Activity::Active; count],
+            event: Clock::new(count, plan.pipeline.time.delay),
+            ingestion: Clock::new(count, 0),
+            positions: vec![None; count],
+            arrivals: 0,
+            invalid_time: 0,
+            counters: vec![Counters::default(); plan.stages.len()],
+            inputs,
+        };
+        Task::with(chain, marker, now)
+    }
+
+    /// A task from its marker; keyed state follows by `load`.
+    pub fn with(chain: &Chain, mut marker: Marker, now: i64) -> Task {
+        let plan = Arc::clone(&chain.plan);
+        let count = marker.inputs.len();
+        marker.event.set_delay(plan.pipeline.time.delay);
+        marker.counters.resize(plan.stages.len(), Counters::default());
+        let states = plan
+            .stages
+            .iter()
+            .zip(chain.stages())
+            .map(|(planned, stage)| {
+                let bounds = plan.pipeline.stages.iter().find(|s| s.id == planned.id);
+                stage.state(planned, &bounds.map(|s| s.state.clone()).unwrap_or_default())
+            })
+            .collect();
+        let env = chain.env(&[], 0);
+        Task {
+            time: TimeOf::new(&plan, &env),
+            clocks: plan.stages.iter().map(|planned| planned.traits.clock).collect(),
+            may_stop: may_stop(&plan),
+            states,
+            heard: vec![now; count],
+            blocked: vec![false; count],
+            now,
+            marker,
+        }
+    }
+
+    /// What lasts besides keyed state.
+    pub fn marker(&self) -> &Marker {
+        &self.marker
+    }
+
+    /// Changes of keyed state since the last call, by stage; the log of undo starts anew.
+    pub fn seal(&mut self, plan: &Plan) -> Vec<Sealed> {
+        self.sealed(plan, Keyed::seal)
+    }
+
+    /// All keyed state, by stage.
+    pub fn dump(&mut self, plan: &Plan) -> Vec<Sealed> {
+        self.sealed(plan, |keyed| keyed.dump())
+    }
+
+    fn sealed(&mut self, plan: &Plan, mut of: impl FnMut(&mut Keyed) -> Vec<crate::keyed::Change>) -> Vec<Sealed> {
+        let stages = plan.stages.iter().zip(&mut self.states);
+        stages
+            .filter_map(|(planned, state)| {
+                let changes = of(state.as_mut()?);
+                Some(Sealed { stage: planned.id.clone(), identity: planned.identity.to_string(), changes })
+            })
+            .collect()
+    }
+
+    /// Brings changes into the state of a stage; a stage that is gone is left out.
+    pub fn apply(&mut self, plan: &Plan, sealed: Sealed) {
+        let stages = plan.stages.iter().zip(&mut self.states);
+        for (_, state) in stages.filter(|(planned, _)| planned.id == sealed.stage) {
+            if let Some(keyed) = state {
+                keyed.apply(sealed.changes);
+                return;
+            }
+        }
+    }
+
+    /// Digest of all keyed state: equal for equal state.
+    pub fn digest(&self) -> u128 {
+        self.states.iter().flatten().fold(0u128, |sum, keyed| sum.wrapping_add(keyed.digest()))
+    }
+
+    /// Everything that lasts, as bytes (format.rs).
+    pub fn snapshot(&mut self, plan: &Plan) -> anyhow::Result<Vec<u8>> {
+        for state in self.states.iter_mut().flatten() {
+            state.seal();
+        }
+        let sealed = self.dump(plan);
+        format::write_snapshot(&self.marker, &sealed)
+    }
+
+    /// A task from a snapshot: state with its wakes, watermarks, idle flags and positions; idle timers begin anew.
+    pub fn restore(chain: &Chain, snapshot: &[u8], now: i64) -> anyhow::Result<Task> {
+        let (marker, sealed) = format::read_snapshot(snapshot)?;
+        let mut task = Task::with(chain, marker, now);
+        for state in sealed {
+            task.apply(&chain.plan, state);
+        }
+        Ok(task)
+    }
+
+    /// Identities of the kept state in a snapshot, by stage, for `Conditions::stored`.
+    pub fn identities(snapshot: &[u8]) -> anyhow::Result<BTreeMap<String, serde_json::Value>> {
+        let (_, sealed) = format::read_snapshot(snapshot)?;
+        sealed.into_iter().map(|state| Ok((state.stage, serde_json::from_str(&state.identity)?))).collect()
+    }
+
+    /// Number of the input that reads this partition.
+    pub fn input(&self, topic: &str, partition: i32) -> Option<u16> {
+        let at = self.marker.inputs.iter().position(|i| &*i.topic == topic && i.partition == partition)?;
+        u16::try_from(at).ok()
+    }
+
+    /// Whether an input may be read now: it is not further ahead of the slowest active one than `max_drift` (W9).
+    pub fn may_read(&self, input: u16) -> bool {
+        let Some(drift) = self.time.max_drift else { return true };
+        let own = self.marker.event.own(input);
+        let others = self.marker.activity.iter().enumerate().filter(|(_, a)| **a == Activity::Active);
+        let slowest = others.map(|(i, _)| self.marker.event.own(i as u16)).min().unwrap_or(own);
+        own == NONE_YET || own <= slowest.saturating_add(drift)
+    }
+
+    /// A savepoint, to undo a push.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            marker: self.marker.clone(),
+            states: self.states.iter().map(|state| state.as_ref().map(Keyed::mark)).collect(),
+            heard: self.heard.clone(),
+        }
+    }
+
+    /// Back to a savepoint.
+    pub fn undo(&mut self, to: Savepoint) {
+        self.marker = to.marker;
+        self.heard = to.heard;
+        for (state, mark) in self.states.iter_mut().zip(to.states) {
+            if let (Some(keyed), Some(mark)) = (state.as_mut(), mark) {
+                keyed.undo(mark);
+            }
+        }
+    }
+
+    /// Takes rows of one poll, in order; `batch.now` is processing time, and what is due by then happens first. If a
+    /// row stops the pipeline, everything before it has left when this returns.
+    pub fn push(&mut self, chain: &mut Chain, batch: Batch, out: &mut dyn Out) -> Result<(), Stop> {
+        self.clock(chain, batch.now, out)?;
+        if !self.may_stop {
+            return self.push_once(chain, batch, out);
+        }
+        let (savepoint, mark) = (self.savepoint(), out.mark());
+        let again = batch.clone();
+        let stop = match self.push_once(chain, batch, out) {
+            Ok(()) => return Ok(()),
+            Err(stop) => stop,
+        };
+        self.undo(savepoint);
+        out.undo(mark);
+        let guilty = stop.origin.and_then(|origin| again.rows.iter().position(|row| row.origin == origin));
+        if let Some(guilty) = guilty.filter(|&guilty| guilty > 0) {
+            let before: Vec<u32> = (0..guilty as u32).collect();
+            let mut first = again;
+            first.keep(&before);
+            self.push_once(chain, first, out)?;
+        }
+        Err(stop)
+    }
+
+    fn push_once(&mut self, chain: &mut Chain, mut batch: Batch, out: &mut dyn Out) -> Result<(), Stop> {
+        for row in &mut batch.rows {
+            row.arrival = self.marker.arrivals;
+            self.marker.arrivals += 1;
+            row.redelivered = !self.advance(row.origin);
+        }
+        let undecoded = chain.decode(&mut batch)?;
+        let stop = self.stamp(chain, &mut batch, &undecoded, out);
+        chain.pass(0, batch, &mut self.passing(chain), out)?;
+        stop.map_or(Ok(()), Err)
+    }
+
+    /// Moves the position of an input. False: the task has had this position (R1).
+    fn advance(&mut self, origin: Origin) -> bool {
+        let Some(position) = self.marker.positions.get_mut(usize::from(origin.input)) else { return true };
+        let newer = match *position {
+            None => true,
+            Some((epoch, offset)) => {
+                let known = epoch >= 0 && origin.epoch >= 0;
+                (known && origin.epoch > epoch) || (origin.offset > offset && !(known && origin.epoch < epoch))
+            }
+        };
+        if newer {
+            *position = Some((origin.epoch, origin.offset));
+        }
+        newer
+    }
+
+    fn passing<'a>(&'a mut self, chain: &Chain) -> Passing<'a> {
+        Passing {
+            inputs: &self.marker.inputs,
+            salt: self.marker.salt,
+            states: &mut self.states,
+            counters: &mut self.marker.counters,
+            wants_duplicates: chain.plan.pipeline.duplicates.is_some(),
+        }
+    }
+
+    /// Gives every row its times and what it sees; takes out rows without (T2), and those that were not decoded.
+    fn stamp(
+        &mut self,
+        chain: &Chain,
+        batch: &mut Batch,
+        undecoded: &[(u32, Failure)],
+        out: &mut dyn Out,
+    ) -> Option<Stop> {
+        let env = Env { inputs: &self.marker.inputs.clone(), ..chain.env(&[], self.marker.salt) };
+        let time = self.time.clone();
+        let mut event = track(time.evaluated, &self.marker.event);
+        let mut ingestion = track(time.ingestion, &self.marker.ingestion);
+        let mut kept = Vec::with_capacity(batch.rows.len());
+        let mut failed = undecoded.iter().peekable();
+        let mut stop = None;
+        let mut times = crate::batch::Column::default();
+        if time.evaluated {
+            let rows: Vec<u32> = (0..batch.rows.len() as u32).collect();
+            time.read.fill(batch, &rows, &env, &crate::columns::Content::default(), &mut times);
+        }
+        for at in 0..batch.rows.len() {
+            let Some(&row) = batch.rows.get(at) else { break };
+            if !row.redelivered {
+                self.hear(row.origin.input, batch.now);
+            }
+            if let Some((_, failure)) = failed.next_if(|(row, _)| *row as usize == at) {
+                out.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(failure) });
+                continue;
+            }
+            match time.of(&row, times.cell(at), batch.now) {
+                Ok((event_time, ingestion_time)) => {
+                    kept.push(at as u32);
+                    let moves = !row.redelivered;
+                    if time.evaluated {
+                        event.times.push(event_time);
+                        event.seen.push(self.marker.event.now());
+                        if moves && !time.manual {
+                            self.marker.event.observe(row.origin.input, event_time, &self.marker.activity);
+                        }
+                    }
+                    if time.ingestion {
+                        ingestion.times.push(ingestion_time);
+                        ingestion.seen.push(self.marker.ingestion.now());
+                        if moves {
+                            self.marker.ingestion.observe(row.origin.input, ingestion_time, &self.marker.activity);
+                        }
+                    }
+                }
+                Err(why) => {
+                    let failure = Failure {
+                        stage: "time".to_owned(),
+                        code: "invalid_time".to_owned(),
+                        text: why.to_owned(),
+                        category: 2,
+                        module: None,
+                        digest: None,
+                    };
+                    if time.invalid == InvalidTime::Fail {
+                        stop = Some(Stop { failure, origin: Some(row.origin), pause: false });
+                        break;
+                    }
+                    self.marker.invalid_time += 1;
+                    out.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(&failure) });
+                }
+            }
+        }
+        if time.evaluated {
+            event.end = Some(self.marker.event.now());
+        }
+        if time.ingestion {
+            ingestion.end = Some(self.marker.ingestion.now());
+        }
+        batch.event = Track::default();
+        batch.ingestion = Track::default();
+        batch.keep(&kept);
+        batch.event = event;
+        batch.ingestion = ingestion;
+        stop
+    }
+
+    /// A record came: its input is not silent (W5, W6).
+    fn hear(&mut self, input: u16, now: i64) {
+        let at = usize::from(input);
+        if let Some(heard) = self.heard.get_mut(at) {
+            *heard = now;
+        }
+        if let Some(activity) = self.marker.activity.get_mut(at) {
+            *activity = Activity::Active;
+        }
+    }
+
+    /// Something happened other than records; `now` is processing time.
+    pub fn event(
+        &mut self,
+        chain: &mut Chain,
+        event: InputEvent,
+        now: i64,
+        out: &mut dyn Out,
+    ) -> Result<(), Stop> {
+        self.clock(chain, now, out)?;
+        match event {
+            InputEvent::Clock => Ok(()),
+            InputEvent::Idle(input) => self.turn(chain, &[input], Activity::Idle, out),
+            InputEvent::Finished(input) => self.turn(chain, &[input], Activity::Finished, out),
+            InputEvent::End => {
+                let all: Vec<u16> = (0..self.marker.inputs.len() as u16).collect();
+                self.turn(chain, &all, Activity::Finished, out)
+            }
+            InputEvent::Blocked(input) => {
+                if let Some(blocked) = self.blocked.get_mut(usize::from(input)) {
+                    *blocked = true;
+                }
+                Ok(())
+            }
+            InputEvent::Unblocked(input) => {
+                if let Some(blocked) = self.blocked.get_mut(usize::from(input)) {
+                    *blocked = false;
+                }
+                if let Some(heard) = self.heard.get_mut(usize::from(input)) {
+                    *heard = now;
+                }
+                Ok(())
+            }
+            InputEvent::Watermark(time) => {
+                let (event, ingestion) = (self.marker.event.now(), self.marker.ingestion.now());
+                for input in 0..self.marker.inputs.len() as u16 {
+                    self.marker.event.set(input, time, &self.marker.activity);
+                }
+                self.step(chain, event, ingestion, out)
+            }
+        }
+    }
+
+    fn turn(&mut self, chain: &mut Chain, inputs: &[u16], to: Activity, out: &mut dyn Out) -> Result<(), Stop> {
+        let (event, ingestion) = (self.marker.event.now(), self.marker.ingestion.now());
+        for &input in inputs {
+            if let Some(activity) = self.marker.activity.get_mut(usize::from(input)) {
+                if *activity != Activity::Finished {
+                    *activity = to;
+                }
+            }
+        }
+        self.marker.event.combine(&self.marker.activity);
+        self.marker.ingestion.combine(&self.marker.activity);
+        self.step(chain, event, ingestion, out)
+    }
+
+    /// A step of time without rows.
+    fn step(&mut self, chain: &mut Chain, event: Stamp, ingestion: Stamp, out: &mut dyn Out) -> Result<(), Stop> {
+        let span = |evaluated: bool, start: Stamp, end: Stamp| match evaluated {
+            true => Track { start: Some(start), end: Some(end), ..Track::default() },
+            false => Track::default(),
+        };
+        let batch = Batch {
+            event: span(self.time.evaluated, event, self.marker.event.now()),
+            ingestion: span(self.time.ingestion, ingestion, self.marker.ingestion.now()),
+            fields: vec![crate::batch::Field::default(); chain.fields()],
+            now: self.now,
+            ..Batch::default()
+        };
+        chain.pass(0, batch, &mut self.passing(chain), out)?;
+        self.after_the_end(chain, event, ingestion);
+        Ok(())
+    }
+
+    /// Steps processing time on to `now`, stopping wherever something is due: idle timers and wakes happen at their
+    /// instants, in order, however late this is called (W5).
+    pub fn clock(&mut self, chain: &mut Chain, now: i64, out: &mut dyn Out) -> Result<(), Stop> {
+        while let Some(due) = self.deadline().filter(|&due| due <= now) {
+            self.now = self.now.max(due);
+            let silent = self.silent();
+            if silent.is_empty() {
+                let (event, ingestion) = (self.marker.event.now(), self.marker.ingestion.now());
+                self.step(chain, event, ingestion, out)?;
+            } else {
+                self.turn(chain, &silent, Activity::Idle, out)?;
+            }
+        }
+        self.now = self.now.max(now);
+        Ok(())
+    }
+
+    /// Inputs whose idle timer is over.
+    fn silent(&self) -> Vec<u16> {
+        let Some(idle) = self.time.idle else { return Vec::new() };
+        let inputs = 0..self.marker.inputs.len();
+        inputs.filter(|&i| self.timer(i, idle).is_some_and(|due| due <= self.now)).map(|i| i as u16).collect()
+    }
+
+    fn timer(&self, input: usize, idle: i64) -> Option<i64> {
+        let runs = self.marker.activity.get(input) == Some(&Activity::Active)
+            && self.blocked.get(input) == Some(&false);
+        runs.then(|| self.heard.get(input).map(|heard| heard.saturating_add(idle))).flatten()
+    }
+
+    /// The next processing time, ns, at which something is due.
+    pub fn deadline(&self) -> Option<i64> {
+        let idle = self.time.idle.filter(|_| self.time.evaluated || self.time.ingestion);
+        let timers = idle.and_then(|idle| (0..self.marker.inputs.len()).filter_map(|i| self.timer(i, idle)).min());
+        let wakes = self
+            .clocks
+            .iter()
+            .zip(&self.states)
+            .filter(|(clock, _)| **clock == StageClock::Processing)
+            .filter_map(|(_, state)| state.as_ref()?.next_wake())
+            .filter(|wake| wake.time < crate::time::END)
+            // A wake with an input is due at the first instant after (T6).
+            .map(|wake| if wake.input == 0 { wake.time } else { wake.time.saturating_add(1) })
+            .min();
+        timers.into_iter().chain(wakes).min()
+    }
+
+    /// After the end of bounded input the stored watermark is the greatest of the last one and of the wakes that fired:
+    /// what was closed stays closed, and later times are on time (9.6). Inputs may go on in a later run.
+    fn after_the_end(&mut self, chain: &Chain, event: Stamp, ingestion: Stamp) {
+        if self.marker.event.now() == Stamp::END {
+            self.marker.event.move_to(event.max(chain.fired(StageClock::Event)));
+        }
+        if self.marker.ingestion.now() == Stamp::END {
+            self.marker.ingestion.move_to(ingestion.max(chain.fired(StageClock::Ingestion)));
+        }
+    }
+
+    /// A later run reads on: inputs that had finished count again.
+    pub fn reopen(&mut self) {
+        self.marker.activity.fill(Activity::Active);
+    }
+
+    /// Counters of every stage, by stage id and name; what the host counts of the whole task is in each.
+    pub fn counters(&self, plan: &Plan) -> Vec<(String, BTreeMap<String, u64>)> {
+        let stages = plan.stages.iter().zip(&self.marker.counters).zip(&self.states);
+        stages
+            .map(|((planned, counters), state)| {
+                let mut all = counters.0.clone();
+                for name in &planned.counters {
+                    all.entry(name.clone()).or_default();
+                }
+                if let Some(keyed) = state {
+                    let stats = keyed.stats();
+                    *all.entry("evicted_live".to_owned()).or_default() += stats.evicted_live;
+                    all.insert("state_entries".to_owned(), stats.entries + stats.marks);
+                    all.insert("state_bytes".to_owned(), stats.bytes);
+                    all.insert("pending".to_owned(), stats.waiting);
+                    all.entry("null_key".to_owned()).or_default();
+                    all.insert("invalid_time".to_owned(), self.marker.invalid_time);
+                    *all.entry("records_in".to_owned()).or_default() += self.marker.invalid_time;
+                }
+                (planned.id.clone(), all)
+            })
+            .collect()
+    }
+}
+
+/// Whether some row may stop the pipeline from within the chain.
+fn may_stop(plan: &Plan) -> bool {
+    let keys = plan.stages.iter().any(|stage| stage.key.as_ref().is_some_and(|key| key.null_key == NullKey::Fail));
+    let bounds = plan.pipeline.stages.iter().any(|stage| stage.state.max_entries.or(stage.state.max_bytes).is_some());
+    keys || bounds || plan.pipeline.time.invalid == InvalidTime::Fail
+}
+
+fn track(evaluated: bool, clock: &Clock) -> Track {
+    Track { start: evaluated.then(|| clock.now()), ..Track::default() }
+}
+
+impl TimeOf {
+    fn new(plan: &Plan, env: &Env<'_>) -> TimeOf {
+        let time = &plan.pipeline.time;
+        TimeOf {
+            evaluated: plan.event_time,
+            ingestion: plan.ingestion,
+            read: Read::new(&column_of(&time.field), env),
+            unit: time.unit,
+            min: time.min,
+            max_future: time.max_future,
+            invalid: time.invalid,
+            manual: time.manual,
+            idle: time.idle,
+            max_drift: time.max_drift,
+        }
+    }
+
+    /// Event and ingestion time of a row, ns, where they are evaluated; or why the record is invalid (T2).
+    fn of(&self, row: &crate::batch::Row, cell: crate::batch::Cell<'_>, now: i64) -> Result<(i64, i64), &'static str> {
+        let recorded = (row.timestamp != NONE_YET).then(|| row.timestamp.checked_mul(MILLI)).flatten();
+        let ingestion = match self.ingestion {
+            false => NONE_YET,
+            true => recorded.filter(|&time| time >= 0).ok_or("the record has no timestamp")?,
+        };
+        if !self.evaluated {
+            return Ok((NONE_YET, ingestion));
+        }
+        let event = match instant::of_cell(cell, self.unit) {
+            None if cell.is_null() => Err("the record has no time"),
+            None => Err("the time cannot be read, or is outside 1677 to 2262"),
+            Some(time) if self.min.is_some_and(|min| time < min) => Err("the time is below time.min"),
+            Some(time) if self.max_future.is_some_and(|most| time > now.saturating_add(most)) => {
+                Err("the time is further ahead of processing time than time.max_future")
+            }
+            // The ends of the range are words of the contract.
+            Some(time) if time <= NONE_YET + 1 || time >= crate::time::END => Err("the time is outside 1677 to 2262"),
+            Some(time) => Ok(time),
+        };
+        match (event, self.invalid) {
+            (Ok(event), _) => Ok((event, ingestion)),
+            (Err(why), InvalidTime::Timestamp) => recorded.map(|event| (event, ingestion)).ok_or(why),
+            (Err(why), _) => Err(why),
+        }
+    }
+}
+
+/// Whether a row is a tombstone.
+pub fn is_tombstone(row: &crate::batch::Row) -> bool {
+    row.value == Payload::Null
+}

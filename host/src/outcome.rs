@@ -1,0 +1,572 @@
+//! What a guest answered, put into effect: verdicts and output rows become the next batch, routed rows leave. Rows
+//! without a key, which the guest never saw, are put back in their places.
+
+use std::sync::Arc;
+
+use tamis_guest::document::{self, Builder, Doc};
+
+use crate::batch::{Batch, Cell, Field, Headers, Image, Kind, Owned, Payload, Row, Span, Track, kind};
+use crate::chain::{Emit, Failure, Out, Route, add_headers, push_missing};
+use crate::columns::{Env, Keys};
+use crate::config::path::{Path, Root};
+use crate::config::pipeline::NullKey;
+use crate::guest::call::Outcome;
+use crate::keyed::Finished;
+use crate::plan::{BoundsFormat, Clock, ColumnRef, OutputKind, WindowBounds};
+use crate::stage::Stage;
+use crate::time::{NONE_YET, Stamp};
+
+/// What became of a batch.
+#[derive(Default)]
+pub struct Done {
+    /// What goes on.
+    pub next: Batch,
+    /// Rows of `next` whose fields are still missing.
+    pub undecoded: Vec<u32>,
+    /// Rows that came in.
+    pub records_in: u64,
+    /// Of them, rows whose key is null (but for `group`).
+    pub null_keys: u64,
+    /// Of them, rows that failed.
+    pub failed: u64,
+    /// The guest's own counters.
+    pub counts: Vec<u64>,
+}
+
+/// Everything that is needed to put an answer into effect.
+pub struct Assembly<'a> {
+    pub(crate) stage: &'a mut Stage,
+    pub(crate) answer: Outcome,
+    /// Row of the call -> row of the batch.
+    pub(crate) rows: &'a [u32],
+    pub(crate) keys: Keys,
+    pub(crate) finished: Option<Finished>,
+    pub(crate) env: &'a Env<'a>,
+    pub(crate) wants_duplicates: bool,
+    pub(crate) null_key: NullKey,
+}
+
+/// Stands for the arena of made keys until that has a number.
+const MADE: u32 = u32::MAX;
+
+/// One row of the next batch.
+enum Next {
+    /// Row of the batch, as it is or changed by output row `change`.
+    Row { row: u32, change: Option<u32>, new_image: bool },
+    /// Output row from a kept image.
+    Image { output: u32, image: Arc<Image> },
+}
+
+impl Assembly<'_> {
+    /// Makes the next batch, and sends routed rows out.
+    pub fn run(mut self, batch: Batch, out: &mut dyn Out) -> Done {
+        let mut done = Done {
+            records_in: batch.rows.len() as u64,
+            counts: std::mem::take(&mut self.answer.counts),
+            ..Done::default()
+        };
+        self.routed(&batch, &mut done, out);
+        let wakes = self.answer.output.wakes.times.iter().enumerate();
+        let fired = wakes.filter_map(|(i, _)| self.answer.output.wakes.get(i)).filter(|w| w.time < crate::time::END);
+        self.stage.fired = fired.fold(self.stage.fired, Stamp::max);
+        let plain = self.answer.output.at.is_empty()
+            && self.rows.len() == batch.rows.len()
+            && self.stage.traits.output == OutputKind::Append;
+        if plain {
+            let mut batch = batch;
+            let kept: Vec<u32> = self.kept_rows();
+            batch.keep(&kept);
+            done.next = batch;
+            return done;
+        }
+        let plan = self.sequence(&batch);
+        self.build(batch, plan, &mut done);
+        done
+    }
+
+    fn kept_rows(&self) -> Vec<u32> {
+        let verdicts = self.answer.verdicts.iter().enumerate();
+        verdicts.filter(|(_, verdict)| matches!(verdict, 0 | 7)).map(|(row, _)| row as u32).collect()
+    }
+
+    /// Late rows, duplicates, failures, rows of named routes, rows without key: what does not go on.
+    fn routed(&mut self, batch: &Batch, done: &mut Done, out: &mut dyn Out) {
+        let mut duplicate = 0;
+        for (row, verdict) in self.answer.verdicts.iter().enumerate() {
+            let at = self.rows.get(row).copied().unwrap_or_default() as usize;
+            let Some(record) = batch.rows.get(at) else { continue };
+            match verdict {
+                4 => {
+                    if self.wants_duplicates {
+                        let added = self.duplicate_of(row, duplicate, batch);
+                        out.emit(Emit { route: Route::Duplicates, batch, row: record, added: &added, failure: None });
+                    }
+                    duplicate += 1;
+                }
+                5 => {
+                    let mark = self.seen(batch, at).time.div_euclid(1_000_000);
+                    let added = [("tamis.watermark".to_owned(), Some(mark.to_string().into_bytes()))];
+                    let why = self.stage.failure("late", "below the watermark".to_owned(), 2);
+                    out.emit(Emit { route: Route::Late, batch, row: record, added: &added, failure: Some(&why) });
+                }
+                128.. => {
+                    let name = self.stage.routes.get(usize::from(verdict - 128).wrapping_sub(1));
+                    if let Some((route, failure)) = name.and_then(|name| self.route(name)) {
+                        out.emit(Emit { route, batch, row: record, added: &[], failure: failure.as_ref() });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let failures = self.answer.failures.iter().filter_map(|failure| {
+            self.rows.get(failure.row as usize).map(|&at| (at, &failure.code, &failure.text, failure.category))
+        });
+        let keys = self.keys.failures.iter().map(|f| (f.row, &f.code, &f.text, f.category));
+        for (at, code, text, category) in failures.chain(keys) {
+            if let Some(row) = batch.rows.get(at as usize) {
+                let why = self.stage.failure(code, text.clone(), category);
+                out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&why) });
+                done.failed += 1;
+            }
+        }
+        if self.null_key == NullKey::Group {
+            return;
+        }
+        for (at, _) in self.keys.null.iter().enumerate().filter(|(_, null)| **null) {
+            if self.keys.failures.iter().any(|failure| failure.row as usize == at) {
+                continue;
+            }
+            done.null_keys += 1;
+            if let (NullKey::Dlq, Some(row)) = (self.null_key, batch.rows.get(at)) {
+                let text = "every part of the key is null or missing".to_owned();
+                let why = self.stage.failure("null_key", text, 2);
+                out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&why) });
+            }
+        }
+    }
+
+    fn route(&self, name: &str) -> Option<(Route, Option<Failure>)> {
+        match name {
+            "late" => Some((Route::Late, None)),
+            "duplicates" => Some((Route::Duplicates, None)),
+            other => {
+                let why = self.stage.failure(other, format!("sent to the route {other}"), 2);
+                Some((Route::DeadLetter, Some(why)))
+            }
+        }
+    }
+
+    fn duplicate_of(&self, row: usize, duplicate: usize, batch: &Batch) -> Vec<(String, Option<Vec<u8>>)> {
+        let calls = self.rows.len() as u32;
+        let winner = match self.answer.winners.get(duplicate) {
+            Some(&winner) if winner < calls => {
+                self.rows.get(winner as usize).and_then(|&at| batch.rows.get(at as usize)).map(|r| r.origin)
+            }
+            Some(&winner) => {
+                let number = self.answer.winner_images.get(duplicate).copied().unwrap_or(0);
+                self.finished.as_ref().and_then(|finished| finished.origin(winner - calls, number))
+            }
+            None => self.finished.as_ref().and_then(|finished| finished.found(row as u32)),
+        };
+        match winner {
+            Some(origin) => {
+                vec![("tamis.duplicate_of".to_owned(), Some(self.env.position(origin).into_bytes()))]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn seen(&self, batch: &Batch, row: usize) -> Stamp {
+        match self.stage.traits.clock {
+            Clock::Event => batch.event.seen.get(row).copied().or(batch.event.end),
+            Clock::Ingestion => batch.ingestion.seen.get(row).copied().or(batch.ingestion.end),
+            Clock::Processing => Some(Stamp { time: batch.now, input: 0 }),
+        }
+        .unwrap_or(Stamp::START)
+    }
+
+    /// What follows what: output rows stand before the row they name, rows without key where they came.
+    fn sequence(&self, batch: &Batch) -> Vec<Next> {
+        let outputs = &self.answer.output;
+        let calls = self.rows.len() as u32;
+        let mut next = Vec::with_capacity(batch.rows.len());
+        let mut output = 0usize;
+        let mut call = 0u32;
+        let push = |next: &mut Vec<Next>, output: usize| {
+            let origin = outputs.origins.get(output).copied().unwrap_or_default();
+            if outputs.routes.get(output).copied().unwrap_or(0) != 0 {
+                return;
+            }
+            if origin < calls {
+                let row = self.rows.get(origin as usize).copied().unwrap_or_default();
+                next.push(Next::Row { row, change: Some(output as u32), new_image: false });
+            } else {
+                let number = outputs.images.get(output).copied().unwrap_or(0);
+                let image = self.finished.as_ref().and_then(|f| f.image(origin - calls, number));
+                if let Some(image) = image {
+                    next.push(Next::Image { output: output as u32, image: Arc::clone(image) });
+                }
+            }
+        };
+        for at in 0..batch.rows.len() as u32 {
+            let in_call = self.rows.get(call as usize) == Some(&at);
+            while outputs.at.get(output) == Some(&call) {
+                let wake = outputs.wakes.get(output).filter(|wake| wake.time != NONE_YET);
+                let before = in_call || wake.is_some_and(|wake| wake <= self.seen(batch, at as usize));
+                if !before {
+                    break;
+                }
+                push(&mut next, output);
+                output += 1;
+            }
+            if in_call {
+                match self.answer.verdicts.get(call as usize) {
+                    Some(0) => next.push(Next::Row { row: at, change: None, new_image: false }),
+                    Some(7) => next.push(Next::Row { row: at, change: None, new_image: true }),
+                    _ => {}
+                }
+                call += 1;
+            } else if self.null_key == NullKey::Pass
+                && self.keys.null.get(at as usize) == Some(&true)
+                && !self.keys.failures.iter().any(|failure| failure.row == at)
+            {
+                next.push(Next::Row { row: at, change: None, new_image: false });
+            }
+        }
+        while output < outputs.at.len() {
+            push(&mut next, output);
+            output += 1;
+        }
+        next
+    }
+
+    fn build(mut self, batch: Batch, plan: Vec<Next>, done: &mut Done) {
+        let empty = |track: &Track| Track { start: track.start, end: track.end, ..Track::default() };
+        let mut next = Batch {
+            rows: Vec::with_capacity(plan.len()),
+            arenas: batch.arenas.clone(),
+            headers: batch.headers.clone(),
+            fields: vec![Field::default(); batch.fields.len()],
+            event: empty(&batch.event),
+            ingestion: empty(&batch.ingestion),
+            now: batch.now,
+        };
+        let mut raised = Vec::new();
+        let arena = next.arenas.len() as u32;
+        for item in &plan {
+            match item {
+                Next::Row { row, .. } => {
+                    copy_row(&batch, *row as usize, &mut next);
+                }
+                Next::Image { output, image } => {
+                    let row = raise_into(image, arena, &mut raised, &mut next.headers);
+                    next.rows.push(row);
+                    push_missing(&mut next.fields);
+                    done.undecoded.push((next.rows.len() - 1) as u32);
+                    self.image_times(&batch, *output as usize, image, &mut next);
+                }
+            }
+        }
+        if !raised.is_empty() {
+            next.add_arena(raised);
+        }
+        let mut made = Vec::new();
+        for (at, item) in plan.iter().enumerate() {
+            let (output, written) = match item {
+                Next::Row { row, change, new_image } => {
+                    if *new_image {
+                        set_kind(&mut next, at, Kind::New);
+                    }
+                    let call = self.rows.binary_search(row).ok();
+                    let key = self.keys.written.as_ref().zip(call.map(|_| *row as usize));
+                    let key = key.map(|(written, row)| written.cell(row)).map(|c| (c.kind, c.bytes.to_vec()));
+                    (change.map(|output| output as usize), key)
+                }
+                Next::Image { output, image } => (Some(*output as usize), owned_cell(&image.output_key)),
+            };
+            let mut window = Row::NO_WINDOW;
+            if let Some(output) = output {
+                set_kind(&mut next, at, self.kind(output));
+                let bounds = self.answer.output.windows.get(2 * output..2 * output + 2);
+                if let Some(&[start, end]) = bounds {
+                    window = (start, end);
+                }
+                self.write_columns(&mut next, at, output, done);
+            }
+            if window != Row::NO_WINDOW {
+                if let Some(row) = next.rows.get_mut(at) {
+                    row.window = window;
+                }
+                self.write_bounds(&mut next, at, window, done);
+            }
+            if self.stage.traits.audit && output.is_some() {
+                let origin = next.rows.get(at).map(|row| row.origin).unwrap_or_default();
+                let winner = self.env.position(origin).into_bytes();
+                add_headers(&mut next, at, vec![("tamis.winner".to_owned(), Some(winner))]);
+            }
+            if let (false, Some((kind, bytes))) = (self.stage.traits.output == OutputKind::Append, written) {
+                let start = made.len() as u32;
+                let kind = self.output_key(kind, &bytes, window, &mut made);
+                let span = Span { arena: MADE, start, len: made.len() as u32 - start };
+                if let Some(row) = next.rows.get_mut(at) {
+                    row.key = Payload::Cell(kind, span);
+                    if row.kind == Kind::Delete && self.stage.traits.output == OutputKind::Upsert {
+                        row.value = Payload::Null;
+                    }
+                }
+                if !self.env.key_paths.is_empty() {
+                    done.undecoded.push(at as u32);
+                }
+            }
+        }
+        if !made.is_empty() {
+            let number = next.add_arena(made);
+            for row in &mut next.rows {
+                if let Payload::Cell(_, span) = &mut row.key
+                    && span.arena == MADE
+                {
+                    span.arena = number;
+                }
+            }
+        }
+        done.undecoded.sort_unstable();
+        done.undecoded.dedup();
+        done.next = next;
+        self.keys.written = None;
+    }
+
+    fn kind(&self, output: usize) -> Kind {
+        match self.answer.output.kinds.get(output).copied().unwrap_or(0) {
+            1 => Kind::Old,
+            2 => Kind::New,
+            3 => Kind::Delete,
+            _ => Kind::Insert,
+        }
+    }
+
+    /// Times of a row that leaves from an image (decision 5 of the architecture).
+    fn image_times(&self, batch: &Batch, output: usize, image: &Image, next: &mut Batch) {
+        let at = self.answer.output.at.get(output).copied().unwrap_or_default() as usize;
+        let row = self.rows.get(at).map(|&row| row as usize);
+        let wake = self.answer.output.wakes.get(output).filter(|wake| wake.time != NONE_YET);
+        let sees = |track: &Track, own_clock: bool| -> Option<Stamp> {
+            let end = track.end?;
+            match wake {
+                Some(wake) if own_clock => Some(wake.just_below()),
+                Some(_) if self.stage.traits.clock == Clock::Processing => track.start,
+                _ => Some(row.and_then(|row| track.seen.get(row)).copied().unwrap_or(end)),
+            }
+        };
+        if let Some(seen) = sees(&batch.event, self.stage.traits.clock == Clock::Event) {
+            next.event.seen.push(seen);
+            next.event.times.push(if wake.is_some() { image.event.max(seen.time) } else { image.event });
+        }
+        if let Some(seen) = sees(&batch.ingestion, self.stage.traits.clock == Clock::Ingestion) {
+            next.ingestion.seen.push(seen);
+            next.ingestion.times.push(if wake.is_some() { image.ingestion.max(seen.time) } else { image.ingestion });
+        }
+    }
+
+    /// The columns a stage writes: parts of the value, headers.
+    fn write_columns(&self, next: &mut Batch, at: usize, output: usize, done: &mut Done) {
+        let mut headers: Headers = Vec::new();
+        for (column, cells) in self.stage.writes.iter().zip(&self.answer.output.columns) {
+            let cell = cells.cell(output);
+            if cell.kind == kind::UNCHANGED {
+                continue;
+            }
+            match column {
+                ColumnRef::Header(name) => match cell.kind {
+                    kind::MISSING => {}
+                    kind::NULL => headers.push((name.clone(), None)),
+                    _ => headers.push((name.clone(), Some(cell.bytes.to_vec()))),
+                },
+                ColumnRef::ValueField(path) => {
+                    if set_path(next, at, path, cell, self.stage.whole_value) {
+                        done.undecoded.push(at as u32);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !headers.is_empty() {
+            add_headers(next, at, headers);
+        }
+    }
+
+    /// Window bounds (9.4).
+    fn write_bounds(&self, next: &mut Batch, at: usize, window: (i64, i64), done: &mut Done) {
+        let ms = |ns: i64| ns.div_euclid(1_000_000);
+        match self.stage.traits.bounds {
+            WindowBounds::Headers => {
+                let text = |ns: i64| Some(ms(ns).to_string().into_bytes());
+                let added = vec![
+                    ("tamis.window_start".to_owned(), text(window.0)),
+                    ("tamis.window_end".to_owned(), text(window.1)),
+                ];
+                add_headers(next, at, added);
+            }
+            WindowBounds::Value => {
+                for (name, ns) in [("window_start", window.0), ("window_end", window.1)] {
+                    let path = Path { root: Root::Value, steps: vec![crate::config::path::Step::Member(name.into())] };
+                    let changed = match self.stage.traits.bounds_format {
+                        BoundsFormat::Ms => {
+                            let bytes = ms(ns).to_le_bytes();
+                            set_path(next, at, &path, Cell { kind: kind::INT64, bytes: &bytes }, self.stage.whole_value)
+                        }
+                        BoundsFormat::Rfc3339 => {
+                            let text = crate::instant::format(ns);
+                            let cell = Cell { kind: kind::TEXT, bytes: text.as_bytes() };
+                            set_path(next, at, &path, cell, self.stage.whole_value)
+                        }
+                    };
+                    if changed {
+                        done.undecoded.push(at as u32);
+                    }
+                }
+            }
+            WindowBounds::None => {}
+        }
+    }
+
+    /// The key of an upsert record (O6, 9.2): a bare part, or an object; with the window in it if the stage says so.
+    fn output_key(&self, key_kind: u8, bytes: &[u8], window: (i64, i64), into: &mut Vec<u8>) -> u8 {
+        let names = self.stage.key.as_ref().map(|key| key.names.as_slice()).unwrap_or_default();
+        let traits = &self.stage.traits;
+        let windowed = traits.window_in_key && window != Row::NO_WINDOW;
+        let cell = Cell { kind: key_kind, bytes };
+        let null_part = names.len() == 1 && cell.is_null();
+        if !windowed && !null_part {
+            into.extend_from_slice(bytes);
+            return key_kind;
+        }
+        let mut builder = Builder::new();
+        builder.open(kind::STRUCT);
+        match names {
+            [name] => {
+                builder.name(name.as_bytes());
+                builder.cell(key_kind, bytes);
+            }
+            [] => {
+                builder.name(b"key");
+                builder.cell(key_kind, bytes);
+            }
+            _ => {
+                if let Ok(doc) = Doc::unchecked(bytes) {
+                    for child in doc.root().children() {
+                        builder.name(child.name_bytes());
+                        builder.copy(child);
+                    }
+                }
+            }
+        }
+        if windowed {
+            builder.name(b"window_start");
+            builder.int(window.0.div_euclid(1_000_000));
+            if !traits.window_start_only {
+                builder.name(b"window_end");
+                builder.int(window.1.div_euclid(1_000_000));
+            }
+        }
+        builder.close();
+        builder.finish_into(into)
+    }
+}
+
+fn set_kind(batch: &mut Batch, at: usize, kind: Kind) {
+    if let Some(row) = batch.rows.get_mut(at) {
+        row.kind = kind;
+    }
+}
+
+fn copy_row(from: &Batch, row: usize, to: &mut Batch) {
+    let Some(record) = from.rows.get(row) else { return };
+    to.rows.push(*record);
+    for (field, target) in from.fields.iter().zip(&mut to.fields) {
+        target.kinds.push(field.kinds.get(row).copied().unwrap_or(kind::MISSING));
+        target.spans.push(field.spans.get(row).copied().unwrap_or_default());
+    }
+    for (track, target) in [(&from.event, &mut to.event), (&from.ingestion, &mut to.ingestion)] {
+        if let (Some(&time), Some(&seen)) = (track.times.get(row), track.seen.get(row)) {
+            target.times.push(time);
+            target.seen.push(seen);
+        }
+    }
+}
+
+/// Puts a cell into the value of a row, at a path. False: there is no object to put it into.
+fn set_path(batch: &mut Batch, at: usize, path: &Path, cell: Cell<'_>, whole: Option<usize>) -> bool {
+    let Some(row) = batch.rows.get(at) else { return false };
+    let value = match row.value {
+        Payload::Cell(kind, span) => Some((kind, span)),
+        Payload::Bytes(_) => whole.and_then(|field| {
+            let field = batch.fields.get(field)?;
+            Some((*field.kinds.get(at)?, *field.spans.get(at)?))
+        }),
+        Payload::Null => None,
+    };
+    let Some((value_kind, span)) = value.filter(|(kind, _)| *kind >= kind::ARRAY) else { return false };
+    let mut changed = Vec::new();
+    let done = match Doc::unchecked(batch.bytes(span)) {
+        Ok(doc) if cell.kind == kind::MISSING => document::remove(doc, &path.steps, &mut changed),
+        Ok(doc) => document::set(doc, &path.steps, (cell.kind, cell.bytes), &mut changed),
+        Err(_) => None,
+    };
+    let _ = value_kind;
+    let Some(new_kind) = done else { return false };
+    let len = changed.len() as u32;
+    let arena = batch.add_arena(changed);
+    if let Some(row) = batch.rows.get_mut(at) {
+        row.value = Payload::Cell(new_kind, Span { arena, start: 0, len });
+    }
+    true
+}
+
+fn owned_cell(owned: &Owned) -> Option<(u8, Vec<u8>)> {
+    match owned {
+        Owned::Null => None,
+        Owned::Bytes(bytes) => Some((kind::BYTES, bytes.to_vec())),
+        Owned::Cell(kind, bytes) => Some((*kind, bytes.to_vec())),
+    }
+}
+
+/// An image as a row again, in a batch of its own: its bytes get an arena.
+pub fn raise(batch: &mut Batch, image: &Image) {
+    let mut bytes = Vec::new();
+    let arena = batch.arenas.len() as u32;
+    let row = raise_into(image, arena, &mut bytes, &mut batch.headers);
+    batch.rows.push(row);
+    batch.add_arena(bytes);
+}
+
+fn raise_into(image: &Image, arena: u32, bytes: &mut Vec<u8>, headers: &mut Vec<Headers>) -> Row {
+    let mut place = |owned: &Owned| match owned {
+        Owned::Null => Payload::Null,
+        Owned::Bytes(b) | Owned::Cell(_, b) => {
+            let span = Span { arena, start: bytes.len() as u32, len: b.len() as u32 };
+            bytes.extend_from_slice(b);
+            match owned {
+                Owned::Cell(kind, _) => Payload::Cell(*kind, span),
+                _ => Payload::Bytes(span),
+            }
+        }
+    };
+    let (key, value) = (place(&image.key), place(&image.value));
+    let number = if image.headers.is_empty() {
+        Row::NO_HEADERS
+    } else {
+        headers.push(image.headers.clone());
+        (headers.len() - 1) as u32
+    };
+    Row {
+        origin: image.origin,
+        timestamp: image.timestamp,
+        key,
+        value,
+        headers: number,
+        kind: Kind::Insert,
+        window: Row::NO_WINDOW,
+        arrival: image.arrival,
+        redelivered: false,
+    }
+}
