@@ -1,0 +1,136 @@
+//! What a block of 64 bytes holds, one bit a byte: the only place with vector instructions.
+//!
+//! The three versions answer alike: WebAssembly SIMD in guests, SSE2 (which every x86-64 has) natively, plain code
+//! elsewhere. A test holds the plain version against the one in use.
+
+/// Bytes in a block.
+pub const BLOCK: usize = 64;
+
+/// What a scan needs to know of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Quotes, bit n for byte n.
+    pub quotes: u64,
+    /// There is a backslash, a control character, or a byte that is not ASCII.
+    pub special: bool,
+}
+
+/// Reads a block.
+#[inline(always)]
+pub fn read(block: &[u8; BLOCK]) -> Block {
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    return wasm::read(block);
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    return sse2(block);
+    #[allow(unreachable_code)]
+    plain(block)
+}
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn sse2(block: &[u8; BLOCK]) -> Block {
+    // SAFETY: this function exists only where the whole program is compiled for SSE2, which is all that is asked.
+    unsafe { sse2::read(block) }
+}
+
+/// Where the backslashes of a block are; for the few blocks that have any.
+pub fn backslashes(block: &[u8; BLOCK]) -> u64 {
+    positions(block, b'\\')
+}
+
+/// Without vectors: eight bytes at a time.
+#[inline]
+pub fn plain(block: &[u8; BLOCK]) -> Block {
+    let special = block.iter().fold(false, |found, &byte| found | (byte == b'\\') | (byte < 0x20) | (byte >= 0x80));
+    Block { quotes: positions(block, b'"'), special }
+}
+
+fn positions(block: &[u8; BLOCK], wanted: u8) -> u64 {
+    let mut mask = 0;
+    for (at, &byte) in block.iter().enumerate() {
+        mask |= u64::from(byte == wanted) << at;
+    }
+    mask
+}
+
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm {
+    use super::{BLOCK, Block};
+    use core::arch::wasm32::{
+        i8x16_bitmask, i8x16_eq, i8x16_lt, i8x16_min, i8x16_splat, v128, v128_any_true, v128_load, v128_or,
+    };
+
+    /// Sixteen bytes of a block.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn load<const AT: usize>(block: &[u8; BLOCK]) -> v128 {
+        const { assert!(AT + 16 <= BLOCK) };
+        // SAFETY: AT + 16 is at most 64, the length of the block, and the load needs no alignment.
+        unsafe { v128_load(block.as_ptr().add(AT).cast()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn read(block: &[u8; BLOCK]) -> Block {
+        let (a, b, c, d) = (load::<0>(block), load::<16>(block), load::<32>(block), load::<48>(block));
+        let quote = i8x16_splat(b'"' as i8);
+        let bits = |v: v128| u64::from(i8x16_bitmask(i8x16_eq(v, quote)));
+        let quotes = bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
+        // As signed numbers, control characters and bytes beyond ASCII are those below a space.
+        let low = i8x16_lt(i8x16_min(i8x16_min(a, b), i8x16_min(c, d)), i8x16_splat(0x20));
+        let slash = i8x16_splat(b'\\' as i8);
+        let slashes =
+            v128_or(v128_or(i8x16_eq(a, slash), i8x16_eq(b, slash)), v128_or(i8x16_eq(c, slash), i8x16_eq(d, slash)));
+        Block { quotes, special: v128_any_true(v128_or(low, slashes)) }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+mod sse2 {
+    use super::{BLOCK, Block};
+    use core::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+    };
+
+    /// Sixteen bytes of a block.
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    #[allow(unsafe_code)]
+    fn load<const AT: usize>(block: &[u8; BLOCK]) -> __m128i {
+        const { assert!(AT + 16 <= BLOCK) };
+        // SAFETY: AT + 16 is at most 64, the length of the block, and the load needs no alignment.
+        unsafe { _mm_loadu_si128(block.as_ptr().add(AT).cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn read(block: &[u8; BLOCK]) -> Block {
+        let (a, b, c, d) = (load::<0>(block), load::<16>(block), load::<32>(block), load::<48>(block));
+        let quote = _mm_set1_epi8(b'"' as i8);
+        let bits = |v: __m128i| u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(v, quote)) as u16);
+        let quotes = bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
+        // As signed numbers, control characters and bytes beyond ASCII are those below a space.
+        let (slash, space) = (_mm_set1_epi8(b'\\' as i8), _mm_set1_epi8(0x20));
+        let odd = |v: __m128i| _mm_or_si128(_mm_cmpeq_epi8(v, slash), _mm_cmplt_epi8(v, space));
+        let any = _mm_or_si128(_mm_or_si128(odd(a), odd(b)), _mm_or_si128(odd(c), odd(d)));
+        Block { quotes, special: _mm_movemask_epi8(any) != 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_answers_as_the_plain_one() {
+        for byte in 0..=255u8 {
+            for at in [0, 1, 15, 16, 31, 32, 47, 48, 62, 63] {
+                let mut block = [b'a'; BLOCK];
+                block[at] = byte;
+                assert_eq!(read(&block), plain(&block), "byte {byte} at {at}");
+                assert_eq!(read(&block).special, byte < 0x20 || byte >= 0x80 || byte == b'\\');
+                assert_eq!(backslashes(&block), if byte == b'\\' { 1 << at } else { 0 });
+            }
+        }
+    }
+}
