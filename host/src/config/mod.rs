@@ -1,12 +1,43 @@
 //! The pipeline file: what was written (`node`), what is meant (`pipeline`), and how to say what is wrong.
 
+use std::sync::Arc;
+
+use diagnostic::Diagnostic;
+use pipeline::Pipeline;
+use variables::Environment;
+
+pub mod build;
+pub mod check;
 pub mod diagnostic;
+pub mod keys;
 pub mod node;
 pub mod path;
 pub mod pipeline;
+pub mod replace;
+pub mod section;
+pub mod table;
+pub mod tables;
 pub mod values;
 pub mod variables;
 pub mod yaml;
+
+/// Text to a pipeline. Err: everything that is wrong with it, and the pipeline as far as it can be told, to look for more.
+pub fn read(
+    text: &str,
+    file: Option<&Arc<std::path::Path>>,
+    environment: Environment<'_>,
+) -> Result<Pipeline, (Vec<Diagnostic>, Option<Box<Pipeline>>)> {
+    let (root, mut findings) = yaml::parse(text, file, environment).map_err(|findings| (findings, None))?;
+    let (pipeline, more) = build::build(&root, file);
+    findings.extend(more);
+    match pipeline {
+        Some(mut pipeline) if !findings.iter().any(Diagnostic::is_error) => {
+            pipeline.findings = findings;
+            Ok(pipeline)
+        }
+        pipeline => Err((findings, pipeline.map(Box::new))),
+    }
+}
 
 /// The name nearest to a misspelt one, if any is near: at most a third of its letters differ.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

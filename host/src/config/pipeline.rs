@@ -2,9 +2,11 @@
 //! what was written (`node.rs`); everything behind it reads this and nothing else.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::diagnostic::Diagnostic;
 use super::node::Node;
 use super::path::Path;
 
@@ -43,6 +45,12 @@ pub struct Pipeline {
     pub run: Run,
     /// The tests, as written.
     pub tests: Vec<Node>,
+    /// The file it stands in: `./file.wasm` and `modules/` are beside it.
+    pub file: Option<Arc<std::path::Path>>,
+    /// Everything as written.
+    pub root: Node,
+    /// Warnings about the file itself (W-QUOTED).
+    pub findings: Vec<Diagnostic>,
 }
 
 /// Section 4.
