@@ -35,7 +35,9 @@ fn refuse(s: &Settings, check: &mut Check) {
         let text = "a late record would overwrite a row that is final";
         check.error("D-LATE-PASS", "/with/late", text).help("late: route").help("late: drop");
     }
-    if s.lateness > 0 && (!(s.window.is_aligned() || s.window.shape() == Shape::Session) || s.clock == Clock::Processing) {
+    if s.lateness > 0
+        && (!(s.window.is_aligned() || s.window.shape() == Shape::Session) || s.clock == Clock::Processing)
+    {
         let text = "nothing here closes by the watermark, so nothing can be late for it";
         let found = check.error("D-LATENESS", "/with/lateness", text).help("leave lateness out");
         if s.clock != Clock::Processing {
@@ -158,7 +160,9 @@ fn refuse_window(s: &Settings, check: &mut Check) {
 fn refuse_changes(s: &Settings, check: &mut Check) {
     let Some(stored) = &s.stored else { return };
     let now = plan::identity(s);
-    for (member, code, at) in [("order", "D-ORDER-CHANGED", "/with/order"), ("window", "D-WINDOW-CHANGED", "/with/window")] {
+    for (member, code, at) in
+        [("order", "D-ORDER-CHANGED", "/with/order"), ("window", "D-WINDOW-CHANGED", "/with/window")]
+    {
         let (Some(old), Some(new)) = (stored.get(member), now.get(member)) else { continue };
         if old == new {
             continue;
@@ -224,7 +228,9 @@ fn warn(s: &Settings, check: &mut Check) {
     }
     if place.shape == Shape::Tumbling && s.keep == Keep::First {
         let text = "copies on both sides of a window's edge both leave";
-        check.note("W-ALIGNED", "/with/window", text).help("window: { horizon: .. } for copies within a time of each other");
+        check
+            .note("W-ALIGNED", "/with/window", text)
+            .help("window: { horizon: .. } for copies within a time of each other");
     }
     if place.written() == Code::Same {
         check.note("W-SAME", "/with/emit", "the same as emit: immediate").help("emit: immediate");

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused() {
-        for text in ["", "-", "5", "s", "1x", "1s1m", "1s1s", "1.s", "1..5s", "1 s", "400000w", "99999999999999999999s"] {
+        for text in ["", "-", "5", "s", "1x", "1s1m", "1s1s", "1.s", "1..5s", "1 s", "400000w", "99999999999999999999s"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

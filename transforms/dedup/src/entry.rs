@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn an_entry_reads_as_it_was_written() {
-        let mark = Group { phase: Phase::Written, image: 1, standing: Standing::from_slice(&[7; 10]), ..Group::default() };
+        let mark =
+            Group { phase: Phase::Written, image: 1, standing: Standing::from_slice(&[7; 10]), ..Group::default() };
         assert_eq!(check(std::slice::from_ref(&mark)).len(), 17);
         let full = Group {
             phase: Phase::Waiting,

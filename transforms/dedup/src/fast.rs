@@ -26,5 +26,12 @@ pub fn batch(s: &Settings, batch: &Batch<'_>, state: &mut dyn StateCalls) -> Out
     }
     let mut counts = vec![0; COUNTERS.len()];
     counts[DUPLICATES_DROPPED] = duplicates;
-    Outcome { verdicts, output: Output::default(), failures: Vec::new(), winners: Vec::new(), winner_images: Vec::new(), counts }
+    Outcome {
+        verdicts,
+        output: Output::default(),
+        failures: Vec::new(),
+        winners: Vec::new(),
+        winner_images: Vec::new(),
+        counts,
+    }
 }

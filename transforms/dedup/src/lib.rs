@@ -7,6 +7,9 @@
 //! happens when a record meets the kept one ([`scope`]).
 
 pub mod check;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod check_tests;
 pub mod duration;
 pub mod entry;
 mod fast;

@@ -113,7 +113,8 @@ impl Plan {
             self.content = Some(self.read("content"));
         }
         if s.audit {
-            self.writes = ["first_seen", "last_seen", "count"].map(|name| format!("headers[\"tamis.{name}\"]")).to_vec();
+            self.writes =
+                ["first_seen", "last_seen", "count"].map(|name| format!("headers[\"tamis.{name}\"]")).to_vec();
         }
         if self.displaces {
             self.topic = self.read("topic");

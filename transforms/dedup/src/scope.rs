@@ -65,11 +65,7 @@ impl Dedup {
 
     /// Where the row stands; the position will do where nothing is compared.
     fn standing_of(&self, row: &Row<'_>, phase: Phase) -> Standing {
-        if self.is_final(phase) {
-            Standing::from_slice(&position(self, row))
-        } else {
-            standing(self, row)
-        }
+        if self.is_final(phase) { Standing::from_slice(&position(self, row)) } else { standing(self, row) }
     }
 
     /// Sets the time of a group to that of its kept record, if it is needed.
@@ -134,9 +130,10 @@ impl Dedup {
         if group.phase == Phase::Waiting {
             return Met::Won(Verdict::Held);
         }
-        let unchanged = self.plan.content.is_some_and(|column| {
-            group.content.is_some_and(|content| row.cell(column).bytes == content)
-        });
+        let unchanged = self
+            .plan
+            .content
+            .is_some_and(|column| group.content.is_some_and(|content| row.cell(column).bytes == content));
         if unchanged && !self.is_due(group, row) {
             out.count(UNCHANGED_SUPPRESSED, 1);
             return Met::Won(Verdict::Held);

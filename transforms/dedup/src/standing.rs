@@ -162,6 +162,9 @@ mod tests {
             assert!(of(cell, Keep::Last) > of(Cell::MISSING, Keep::Last), "and for keep last: {cell:?}");
         }
         let float = 1.0f64.to_le_bytes();
-        assert_eq!(of(Cell { kind: kind::NUMBER, bytes: b"1.0" }, Keep::First), of(Cell { kind: kind::FLOAT64, bytes: &float }, Keep::First));
+        assert_eq!(
+            of(Cell { kind: kind::NUMBER, bytes: b"1.0" }, Keep::First),
+            of(Cell { kind: kind::FLOAT64, bytes: &float }, Keep::First)
+        );
     }
 }
