@@ -122,9 +122,9 @@ pub enum ColumnRef {
     Key,
     /// `value`: the record's value, raw.
     Value,
-    /// `key.PATH`: decoded; index into nothing, look the path up in `Plan::key_paths`.
+    /// `key.PATH`: decoded; index into nothing, look the path up in `Plan::key_paths`. `key.` is the whole, no steps.
     KeyField(Path),
-    /// `value.PATH`: decoded, in `Plan::value_paths`.
+    /// `value.PATH`: decoded, in `Plan::value_paths`. `value.` is the whole, no steps.
     ValueField(Path),
     /// `headers.NAME`
     Header(String),
