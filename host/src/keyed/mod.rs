@@ -7,6 +7,7 @@
 use crate::batch::{Batch, Column, Image, Origin};
 use crate::time::Stamp;
 
+mod marks;
 mod session;
 
 pub use crate::format::Change;
