@@ -252,12 +252,18 @@ struct StoredState<'a> {
 
 /// A task in its envelope: its marker, and changes of its stages.
 pub fn write_task(kind: Kind, marker: &Marker, states: &[Sealed]) -> Result<Vec<u8>, FormatError> {
-    let state = |s: &Sealed| StoredState {
-        stage: Cow::Borrowed(&s.stage),
-        identity: Cow::Borrowed(&s.identity),
-        changes: Cow::Borrowed(&s.changes),
-    };
-    encode(kind, &StoredTask { marker: Cow::Borrowed(marker), states: states.iter().map(state).collect() })
+    let stored = StoredTask { marker: Cow::Borrowed(marker), states: states.iter().map(StoredState::of).collect() };
+    encode(kind, &stored)
+}
+
+impl<'a> StoredState<'a> {
+    fn of(s: &'a Sealed) -> StoredState<'a> {
+        StoredState {
+            stage: Cow::Borrowed(&s.stage),
+            identity: Cow::Borrowed(&s.identity),
+            changes: Cow::Borrowed(&s.changes),
+        }
+    }
 }
 
 /// What `write_task` wrote.
