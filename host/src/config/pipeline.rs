@@ -379,6 +379,20 @@ pub struct Limits {
     pub batch_wait: i64,
 }
 
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            call: 1_000_000_000,
+            memory: 64 << 20,
+            output: 8 << 20,
+            log: 64 << 10,
+            batch_rows: 1024,
+            batch_bytes: 256 << 10,
+            batch_wait: 5_000_000,
+        }
+    }
+}
+
 /// `state` at the top level.
 #[derive(Clone, Debug)]
 pub struct State {
