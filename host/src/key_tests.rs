@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
-use crate::batch::kind::*;
+use crate::batch::kind::{ARRAY, BYTES, NUMBER, STRUCT};
 
 fn json(value: &serde_json::Value, into: &mut Builder) {
     match value {
