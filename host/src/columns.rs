@@ -14,7 +14,7 @@ use crate::plan::{ColumnRef, PlannedKey};
 use crate::time::NONE_YET;
 
 /// One input of a task: a partition it reads.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Input {
     /// Its topic; for files what `topic` says.
     #[serde(serialize_with = "topic_out", deserialize_with = "topic_in")]

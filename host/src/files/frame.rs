@@ -48,12 +48,14 @@ pub struct Frame {
     /// Within a line that is too large: its first bytes and the bytes passed over so far.
     skipped: Option<(Vec<u8>, u64)>,
     ended: bool,
+    /// Where the last line began, in the buffer and in the input.
+    last: (usize, u64),
 }
 
 impl Frame {
     /// From an offset of the input on; `limit` is the longest line in bytes.
     pub fn new(position: u64, limit: usize) -> Frame {
-        Frame { buffer: Vec::new(), start: 0, scanned: 0, position, limit, skipped: None, ended: false }
+        Frame { buffer: Vec::new(), start: 0, scanned: 0, position, limit, skipped: None, ended: false, last: (0, position) }
     }
 
     /// Offset in the input behind the last line that was given.
@@ -108,6 +110,7 @@ impl Frame {
                 }
             };
             let (from, at) = (self.start, self.position);
+            self.last = (from, at);
             self.start = next;
             self.scanned = next;
             self.position += (next - from) as u64;
@@ -127,6 +130,12 @@ impl Frame {
                 return Some(Line::Record { bytes: self.buffer.get(from..from + length).unwrap_or_default(), at });
             }
         }
+    }
+
+    /// Takes the last record back: `line` gives it again. Only right after `line`.
+    pub fn put_back(&mut self) {
+        (self.start, self.position) = self.last;
+        self.scanned = self.start;
     }
 
     /// Throws away what is there of a line that is already longer than the limit.

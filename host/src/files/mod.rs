@@ -8,7 +8,9 @@ pub mod dead_letter;
 pub mod envelope;
 pub mod frame;
 pub mod identity;
+pub mod json;
 pub mod place;
+pub mod reader;
 pub mod sink;
 pub mod source;
 
