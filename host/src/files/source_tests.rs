@@ -164,7 +164,7 @@ fn files_keep_their_partition_when_others_come_and_go() {
     let position = source.position();
     let a = folder.file("a", b"3\n");
     let mut source = Source::open(&[&a, &c], settings(Format::Lines), Some(&position)).unwrap();
-    assert_eq!(all(&mut source), ["2/0=3", "end of [0]", "end of [1]", "end of [2]"]);
+    assert_eq!(all(&mut source), ["end of [0]", "end of [1]", "2/0=3", "end of [2]"]);
 }
 
 #[test]
