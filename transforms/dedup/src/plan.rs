@@ -144,7 +144,8 @@ impl Plan {
 fn clock(s: &Settings, shape: Shape) -> (Clock, bool) {
     if s.clock == Clock::Processing {
         // Only retention may look at event time then.
-        return (if ages_by_event(s) { Clock::Event } else { Clock::Processing }, true);
+        let by_event = ages_by_event(s);
+        return (if by_event { Clock::Event } else { Clock::Processing }, by_event || shape != Shape::None);
     }
     let orders = s.order == Order::Time && s.clock == Clock::Event;
     (s.clock, shape != Shape::None || orders || ages_by_event(s) || s.heartbeat.is_some())

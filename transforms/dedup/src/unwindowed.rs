@@ -106,9 +106,7 @@ pub fn wake(dedup: &mut Dedup, slot: &mut Slot<'_>, out: &mut Out) {
 /// A deletion: always forwarded at once, and it clears the key (O11). Where a second one in a row shall be left out,
 /// it leaves a marker.
 fn tombstone(dedup: &mut Dedup, row: &Row<'_>, group: Option<Group>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
-    if let Some(mut marker) = group.filter(|group| group.phase == Phase::Deleted) {
-        dedup.touch(&mut marker, row);
-        dedup.save_one(&marker, slot);
+    if group.is_some_and(|group| group.phase == Phase::Deleted) {
         out.count(UNCHANGED_SUPPRESSED, 1);
         return Verdict::Drop;
     }
