@@ -1,1 +1,4 @@
-//! Integration tests.
+//! Integration tests: one binary, one module per area.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod tidy;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, Origin, Payload, Track};
+use crate::batch::{Batch, Origin, Track};
 use crate::chain::{Chain, Emit, Failure, Out, Passing, Route, Stop};
 pub use crate::columns::Input;
-use crate::columns::{Env, Read, column_of};
+use crate::columns::Env;
 use crate::config::pipeline::{InvalidTime, NullKey};
 use crate::format;
-use crate::instant::{self, MILLI};
+use crate::event_time::TimeOf;
 use crate::keyed::{Keyed, Mark};
 use crate::plan::{Clock as StageClock, Plan};
 use crate::stage::Counters;
@@ -84,21 +84,6 @@ pub struct Task {
     clocks: Vec<StageClock>,
     /// Whether a row may stop the pipeline, so that a push must be undone.
     may_stop: bool,
-}
-
-/// How event time is read, and when (T1, T2).
-#[derive(Clone)]
-struct TimeOf {
-    evaluated: bool,
-    ingestion: bool,
-    read: Read,
-    unit: i64,
-    min: Option<i64>,
-    max_future: Option<i64>,
-    invalid: InvalidTime,
-    manual: bool,
-    idle: Option<i64>,
-    max_drift: Option<i64>,
 }
 
 /// A point a push can be undone to.
@@ -581,55 +566,4 @@ fn may_stop(plan: &Plan) -> bool {
 
 fn track(evaluated: bool, clock: &Clock) -> Track {
     Track { start: evaluated.then(|| clock.now()), ..Track::default() }
-}
-
-impl TimeOf {
-    fn new(plan: &Plan, env: &Env<'_>) -> TimeOf {
-        let time = &plan.pipeline.time;
-        TimeOf {
-            evaluated: plan.event_time,
-            ingestion: plan.ingestion,
-            read: Read::new(&column_of(&time.field), env),
-            unit: time.unit,
-            min: time.min,
-            max_future: time.max_future,
-            invalid: time.invalid,
-            manual: time.manual,
-            idle: time.idle,
-            max_drift: time.max_drift,
-        }
-    }
-
-    /// Event and ingestion time of a row, ns, where they are evaluated; or why the record is invalid (T2).
-    fn of(&self, row: &crate::batch::Row, cell: crate::batch::Cell<'_>, now: i64) -> Result<(i64, i64), &'static str> {
-        let recorded = (row.timestamp != NONE_YET).then(|| row.timestamp.checked_mul(MILLI)).flatten();
-        let ingestion = match self.ingestion {
-            false => NONE_YET,
-            true => recorded.filter(|&time| time >= 0).ok_or("the record has no timestamp")?,
-        };
-        if !self.evaluated {
-            return Ok((NONE_YET, ingestion));
-        }
-        let event = match instant::of_cell(cell, self.unit) {
-            None if cell.is_null() => Err("the record has no time"),
-            None => Err("the time cannot be read, or is outside 1677 to 2262"),
-            Some(time) if self.min.is_some_and(|min| time < min) => Err("the time is below time.min"),
-            Some(time) if self.max_future.is_some_and(|most| time > now.saturating_add(most)) => {
-                Err("the time is further ahead of processing time than time.max_future")
-            }
-            // The ends of the range are words of the contract.
-            Some(time) if time <= NONE_YET + 1 || time >= crate::time::END => Err("the time is outside 1677 to 2262"),
-            Some(time) => Ok(time),
-        };
-        match (event, self.invalid) {
-            (Ok(event), _) => Ok((event, ingestion)),
-            (Err(why), InvalidTime::Timestamp) => recorded.map(|event| (event, ingestion)).ok_or(why),
-            (Err(why), _) => Err(why),
-        }
-    }
-}
-
-/// Whether a row is a tombstone.
-pub fn is_tombstone(row: &crate::batch::Row) -> bool {
-    row.value == Payload::Null
 }
