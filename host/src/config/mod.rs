@@ -11,6 +11,7 @@ pub mod check;
 pub mod diagnostic;
 pub mod keys;
 pub mod node;
+pub mod params;
 pub mod path;
 pub mod pipeline;
 pub mod replace;
