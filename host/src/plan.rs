@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::config::diagnostic::Diagnostic;
-use crate::config::path::Path;
-use crate::config::pipeline::{Key, NullKey, Pipeline, Scope};
+use crate::config::path::{Path, Root};
+use crate::config::pipeline::{Key, NullKey, Pipeline, Scope, Source};
 use crate::guest::Module;
 
-/// Stands for `guest::Module` until that has landed.
-pub mod pending {
-    /// A loaded guest.
-    #[derive(Clone, Debug)]
-    pub struct Module;
-}
+mod answer;
+mod judge;
+mod make;
+mod project;
+
+pub use make::{check_parameters, plan};
 
 /// A pipeline that may run.
 #[derive(Clone, Debug)]
@@ -245,6 +245,70 @@ pub struct Conditions {
     pub bounded: bool,
     /// Identities of kept state, by stage id (`Planned::identity`).
     pub stored: BTreeMap<String, Value>,
-    /// Whether what concerns source, sink and routes is judged (P-TIMESTAMP, W-LATE, W-NULL, W-WALL-CLOCK).
+    /// Whether what concerns source, sink and routes is judged (P-TIMESTAMP, W-LATE, W-NULL, W-WALL-CLOCK), and
+    /// whether they must be built already (P-LATER).
     pub ends: bool,
+    /// Whether duplicates are wanted although the file has no route for them (tests that list them).
+    pub duplicates: bool,
+}
+
+impl Conditions {
+    /// Those of a file that is run: what its source says. `partitions`: files after globs, if that is known.
+    pub fn of(pipeline: &Pipeline, partitions: Option<u32>) -> Conditions {
+        let (known, bounded) = match &pipeline.source {
+            Source::File { follow, paths, .. } => {
+                let plain = paths.len() == 1 && !paths.iter().any(|p| p.contains(['*', '?', '[']));
+                (plain.then_some(1), !follow)
+            }
+            Source::Stdin { .. } => (Some(1), true),
+            Source::Kafka(node) => (None, node.get("until").is_some_and(|n| !n.is_null())),
+        };
+        Conditions { partitions: partitions.or(known), bounded, ends: true, ..Conditions::default() }
+    }
+}
+
+impl ColumnRef {
+    /// Reads the name of a column, as guests write it (the contract's `reads` and `writes`). The error is for a person.
+    pub fn parse(text: &str) -> Result<ColumnRef, String> {
+        Ok(match text {
+            "key" => ColumnRef::Key,
+            "value" => ColumnRef::Value,
+            "key." => ColumnRef::KeyField(Path::whole(Root::Key)),
+            "value." => ColumnRef::ValueField(Path::whole(Root::Value)),
+            "time" => ColumnRef::Time,
+            "arrival" => ColumnRef::Arrival,
+            "content" => ColumnRef::Content,
+            _ => {
+                let path = Path::parse(text).map_err(|error| error.message)?;
+                match &path.root {
+                    Root::Value => ColumnRef::ValueField(path),
+                    Root::Key => ColumnRef::KeyField(path),
+                    Root::Header(name) => ColumnRef::Header(name.clone()),
+                    Root::Timestamp => ColumnRef::Timestamp,
+                    Root::Topic => ColumnRef::Topic,
+                    Root::Partition => ColumnRef::Partition,
+                    Root::Offset => ColumnRef::Offset,
+                    Root::Epoch => ColumnRef::Epoch,
+                    Root::Position => ColumnRef::Position,
+                }
+            }
+        })
+    }
+}
+
+/// How the plan finds guests by the names in the file.
+pub trait Guests {
+    /// The module that `uses` names. `beside`: the pipeline file, for paths and its `modules/` folder.
+    fn find(&self, uses: &str, beside: Option<&std::path::Path>) -> Result<Module, NotFound>;
+}
+
+/// Why there is no such guest.
+#[derive(Clone, Debug)]
+pub struct NotFound {
+    /// `P-GUEST` or `P-LATER`.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// Ways out.
+    pub help: Vec<String>,
 }
