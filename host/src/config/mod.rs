@@ -9,6 +9,7 @@ use variables::Environment;
 pub mod build;
 pub mod check;
 pub mod diagnostic;
+pub mod guests;
 pub mod keys;
 pub mod node;
 pub mod params;

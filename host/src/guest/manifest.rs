@@ -40,6 +40,12 @@ impl Manifest {
     }
 }
 
+/// The manifest in the bytes of a module, without compiling it. `None`: there is none, or it cannot be read.
+pub fn manifest_of(bytes: &[u8]) -> Option<Manifest> {
+    let json = serde_json::from_slice(section(bytes).ok()??).ok()?;
+    Manifest::parse(&json).ok()
+}
+
 /// What the first eight bytes say a file is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Form {

@@ -23,5 +23,5 @@ pub use engine::Engine;
 pub use escape::escape;
 pub use guest::{Guest, Opening, Shape};
 pub use load::LoadError;
-pub use manifest::Manifest;
+pub use manifest::{Manifest, manifest_of};
 pub use module::{CheckError, Module, World};
