@@ -175,7 +175,7 @@ pub enum Change {
         /// Hash of its key.
         key: u128,
         /// The payload of a `StoredEntry`.
-        entry: Option<Bytes>,
+        entry: Option<EntryBytes>,
     },
     /// Numbers that are given only once, so far.
     Numbers {
@@ -287,9 +287,22 @@ pub fn read_snapshot(bytes: &[u8]) -> anyhow::Result<(Marker, Vec<Sealed>)> {
     Ok(read_task(Kind::Snapshot, bytes)?)
 }
 
-/// Bytes that are written in one piece.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bytes(#[serde(with = "bytes")] pub Vec<u8>);
+/// An entry in its encoded form; bytes that are no entry are refused when they are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Bytes")]
+pub struct EntryBytes(#[serde(with = "bytes")] pub Vec<u8>);
+
+#[derive(Deserialize)]
+struct Bytes(#[serde(with = "bytes")] Vec<u8>);
+
+impl TryFrom<Bytes> for EntryBytes {
+    type Error = FormatError;
+
+    fn try_from(bytes: Bytes) -> Result<EntryBytes, FormatError> {
+        from_payload::<StoredEntry<'static>>(&bytes.0)?;
+        Ok(EntryBytes(bytes.0))
+    }
+}
 
 // The layouts below repeat types of the core, so that the core may move without moving what is on disk.
 

@@ -4,11 +4,28 @@
 //! source of the changes that become durable (`seal`). Expiry is judged when an entry is read (X4); what is over may be
 //! taken away at any later moment, which no answer can tell.
 
-use crate::batch::{Batch, Column, Image, Origin};
-use crate::time::Stamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::batch::{Batch, Column, Image, Origin};
+use crate::format::StoredMark;
+use crate::time::{NONE_YET, Stamp};
+
+mod entry;
+mod log;
 mod marks;
+mod quota;
+mod seal;
 mod session;
+#[cfg(test)]
+mod keyed_tests;
+#[cfg(test)]
+mod session_tests;
+
+use entry::{Entries, Entry, Wake};
+use log::Step;
+use marks::{MARK_BYTES, Marks};
+use quota::{Item, Quota, Sum};
 
 pub use crate::format::Change;
 pub use session::{Finished, Session};
@@ -77,7 +94,7 @@ pub struct Begin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// The row itself: it can become an output.
-    Image(std::sync::Arc<Image>),
+    Image(Arc<Image>),
     /// Its position: it can be a winner.
     Mark(Origin),
 }
@@ -103,11 +120,13 @@ pub struct Blamed {
     pub kept: Vec<(u8, Kept)>,
 }
 
-/// A savepoint: a position in the log.
+/// A savepoint: a position in the log, and the numbers that are given only once as they stood.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// Length of the log.
     log: usize,
+    born: u64,
+    set: u64,
+    evicted_live: u64,
 }
 
 /// Size of a stage's state (X10).
@@ -129,16 +148,45 @@ pub struct Stats {
     pub unsealed: u64,
 }
 
+/// What a stage has in one space: tables of their own, so that a space goes as a whole.
+#[derive(Debug, Default)]
+struct Space {
+    marks: Marks,
+    entries: Entries,
+    /// Bytes that the entries count for.
+    bytes: u64,
+    /// Entries with a wake.
+    waiting: usize,
+    /// Entries made since the last look for such that are over.
+    created: usize,
+    /// Sum over what is sealed.
+    digest: u128,
+}
+
 /// The state of one stage of one task.
 #[derive(Debug, Default)]
 pub struct Keyed {
     settings: Settings,
+    spaces: BTreeMap<i64, Space>,
+    /// Every wake, as they fire: space and number of its entry.
+    wakes: BTreeMap<Wake, (i64, u32)>,
+    log: Vec<Step>,
+    /// Entries as they were, for the log.
+    olds: Vec<Entry>,
+    quota: Quota,
+    /// Creations so far; counted where something may be evicted.
+    born: u64,
+    /// Wakes set so far.
+    set: u64,
+    evicted_live: u64,
+    /// The clock of the row for which there was no room.
+    full: Option<i64>,
 }
 
 impl Keyed {
     /// Empty state.
     pub fn new(settings: Settings) -> Keyed {
-        Keyed { settings }
+        Keyed { settings, quota: Quota::new(&settings), ..Keyed::default() }
     }
 
     /// What it keeps to.
@@ -151,67 +199,203 @@ impl Keyed {
         Session::new(self, begin)
     }
 
-    /// A savepoint. It is spent by an `undo` to an earlier one, and by `seal`.
-    pub fn mark(&self) -> Mark {
-        Mark { log: 0 }
-    }
-
-    /// Takes back every write since the savepoint.
-    pub fn undo(&mut self, to: Mark) {
-        let _ = to.log;
-    }
-
     /// The earliest wake.
     pub fn next_wake(&self) -> Option<Stamp> {
-        None
+        self.wakes.keys().next().map(|wake| wake.at)
     }
 
     /// The first wakes up to and with `upto`, at most `limit`, in the order in which they fire.
-    pub fn due(&self, _upto: Stamp, _limit: usize) -> Vec<Stamp> {
-        Vec::new()
+    pub fn due(&self, upto: Stamp, limit: usize) -> Vec<Stamp> {
+        self.wakes.keys().map(|wake| wake.at).take_while(|at| *at <= upto).take(limit).collect()
     }
 
     /// Takes away the entry whose wake is the first (within `upto`): its guest cannot do it.
-    pub fn blame(&mut self, _upto: Stamp) -> Option<Blamed> {
-        None
+    pub fn blame(&mut self, upto: Stamp) -> Option<Blamed> {
+        let (wake, &(space, number)) = self.wakes.iter().next()?;
+        let wake = wake.at;
+        if wake > upto {
+            return None;
+        }
+        let entry = self.remove_logged(space, number)?;
+        Some(Blamed { wake, space, kept: entry.kept.into_vec() })
     }
 
-    /// Frees the oldest entry or mark by creation (X8), never one that waits; those that are over for a row that sees
-    /// `seen` at `now` go on the way and are not counted. False: nothing could be freed.
-    pub fn evict_oldest(&mut self, _seen: Stamp, _now: i64) -> bool {
-        false
+    /// Frees the oldest entry or mark by creation (X8), never one that waits nor one that is over for the row: a row
+    /// that sees `seen` at `now`, or the last one there was no room for. False: nothing could be freed.
+    pub fn evict_oldest(&mut self, seen: Stamp, now: i64) -> bool {
+        let clock = if self.settings.expires_by == ExpiresBy::Now { now } else { seen.time };
+        self.evict(clock.max(self.full.unwrap_or(NONE_YET)))
     }
 
-    /// Frees every space up to and with `upto`, whole. Space 0 is no window and stays.
-    pub fn drop_spaces(&mut self, _upto: i64) {}
-
-    /// The changes since the last seal; the log starts anew.
-    pub fn seal(&mut self) -> Vec<Change> {
-        Vec::new()
-    }
-
-    /// Brings sealed changes into this state, the last one for a key wins. Not logged: for restoring.
-    pub fn apply(&mut self, _changes: Vec<Change>) {}
-
-    /// Everything, as changes to empty state. Seal first: what is not sealed is in it, but not in the digest.
-    pub fn dump(&self) -> Vec<Change> {
-        Vec::new()
-    }
-
-    /// State from a dump.
-    pub fn load(settings: Settings, changes: Vec<Change>) -> Keyed {
-        let mut keyed = Keyed::new(settings);
-        keyed.apply(changes);
-        keyed
-    }
-
-    /// Sum over all sealed entries and marks: equal for equal state, however it came about.
-    pub fn digest(&self) -> u128 {
-        0
+    /// Frees every space up to and with `upto`, whole, in one step.
+    pub fn drop_spaces(&mut self, upto: i64) {
+        while let Some((&number, _)) = self.spaces.first_key_value().filter(|(number, _)| **number <= upto) {
+            if let Some(space) = self.detach(number) {
+                self.log.push(Step::Space { space: number, old: Box::new(space) });
+            }
+        }
     }
 
     /// Sizes and counters.
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        let mut stats = Stats {
+            spaces: self.spaces.len() as u64,
+            evicted_live: self.evicted_live,
+            unsealed: self.log.len() as u64,
+            ..Stats::default()
+        };
+        for space in self.spaces.values() {
+            stats.marks += space.marks.len() as u64;
+            stats.entries += space.entries.len() as u64;
+            stats.waiting += space.waiting as u64;
+            stats.bytes += space.marks.len() as u64 * MARK_BYTES + space.bytes;
+        }
+        stats
     }
+
+    fn evict(&mut self, clock: i64) -> bool {
+        let Some(oldest) = self.quota.oldest(clock) else { return false };
+        let done = if oldest.is_mark {
+            self.unmark_logged(oldest.space, oldest.key)
+        } else {
+            let number = self.find(oldest.space, oldest.key);
+            number.and_then(|number| self.remove_logged(oldest.space, number)).is_some()
+        };
+        self.evicted_live += u64::from(done);
+        done
+    }
+
+    /// There is room for this much more, if need be after evicting.
+    fn make_room(&mut self, clock: i64, more: Sum) -> bool {
+        loop {
+            let live = self.quota.live(clock);
+            if self.quota.fits(live, more) {
+                return true;
+            }
+            if !self.quota.evicts() || !self.evict(clock) {
+                return false;
+            }
+        }
+    }
+
+    fn next_born(&mut self) -> u64 {
+        self.born += u64::from(self.quota.evicts());
+        if self.quota.evicts() { self.born } else { 0 }
+    }
+
+    fn find(&self, space: i64, key: u128) -> Option<u32> {
+        self.spaces.get(&space)?.entries.find(key)
+    }
+
+    fn entry(&self, space: i64, number: u32) -> Option<&Entry> {
+        self.spaces.get(&space)?.entries.get(number)
+    }
+
+    /// Adds an entry, its wake with it; not logged.
+    fn put_entry(&mut self, number: i64, entry: Entry) -> u32 {
+        if self.quota.is_bound() {
+            self.quota.add(&item(number, &entry));
+        }
+        let wake = entry.wake.clone();
+        let space = self.spaces.entry(number).or_default();
+        space.bytes += entry.bytes();
+        space.waiting += usize::from(wake.is_some());
+        space.created += 1;
+        let at = space.entries.insert(entry);
+        if let Some(wake) = wake {
+            self.wakes.insert(wake, (number, at));
+        }
+        at
+    }
+
+    /// Takes an entry away, its wake with it; not logged.
+    fn take_entry(&mut self, number: i64, at: u32) -> Option<Entry> {
+        let space = self.spaces.get_mut(&number)?;
+        let entry = space.entries.take(at)?;
+        space.bytes -= entry.bytes();
+        space.waiting -= usize::from(entry.wake.is_some());
+        if let Some(wake) = &entry.wake {
+            self.wakes.remove(wake);
+        }
+        if self.quota.is_bound() {
+            self.quota.sub(&item(number, &entry));
+        }
+        Some(entry)
+    }
+
+    /// Changes an entry in place; not logged. True: it counts for more bytes than before.
+    fn edit(&mut self, number: i64, at: u32, change: impl FnOnce(&mut Entry)) -> bool {
+        let Some(space) = self.spaces.get_mut(&number) else { return false };
+        let Some(entry) = space.entries.get_mut(at) else { return false };
+        if self.quota.is_bound() {
+            self.quota.sub(&item(number, entry));
+        }
+        let (bytes, wake) = (entry.bytes(), entry.wake.as_ref().map(|wake| wake.set));
+        let before = wake.and(entry.wake.clone());
+        change(entry);
+        if entry.wake.as_ref().map(|wake| wake.set) != wake {
+            if let Some(wake) = &before {
+                self.wakes.remove(wake);
+                space.waiting -= 1;
+            }
+            if let Some(wake) = &entry.wake {
+                self.wakes.insert(wake.clone(), (number, at));
+                space.waiting += 1;
+            }
+        }
+        let now = entry.bytes();
+        space.bytes = space.bytes - bytes + now;
+        if self.quota.is_bound() {
+            self.quota.add(&item(number, entry));
+        }
+        now > bytes
+    }
+
+    /// Takes a space out, its wakes with it; not logged.
+    fn detach(&mut self, number: i64) -> Option<Space> {
+        let space = self.spaces.remove(&number)?;
+        if space.waiting > 0 {
+            for wake in space.entries.iter().filter_map(|entry| entry.wake.as_ref()) {
+                self.wakes.remove(wake);
+            }
+        }
+        if self.quota.is_bound() {
+            space.entries.iter().for_each(|entry| self.quota.sub(&item(number, entry)));
+            space.marks.iter().for_each(|(hash, mark)| self.quota.sub(&mark_item(number, hash, &mark)));
+        }
+        Some(space)
+    }
+
+    /// Looks for entries that are over, about twice as many places as entries were made: memory stays in bounds
+    /// without a sweep.
+    fn free_some(&mut self, floor: i64) {
+        let mut over = Vec::new();
+        for (&number, space) in &mut self.spaces {
+            if space.created > 0 {
+                over.extend(space.entries.over(floor, 2 * space.created).into_iter().map(|at| (number, at)));
+                space.created = 0;
+            }
+        }
+        for (space, at) in over {
+            self.remove_logged(space, at);
+        }
+    }
+}
+
+/// What an entry counts for.
+fn item(space: i64, entry: &Entry) -> Item {
+    Item {
+        space,
+        key: entry.key,
+        is_mark: false,
+        until: entry.counts_until(),
+        bytes: entry.bytes(),
+        born: entry.born,
+        waits: entry.wake.is_some(),
+    }
+}
+
+/// What a mark counts for.
+fn mark_item(space: i64, hash: u128, mark: &StoredMark) -> Item {
+    Item { space, key: hash, is_mark: true, until: mark.expires, bytes: MARK_BYTES, born: mark.born, waits: false }
 }

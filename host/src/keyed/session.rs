@@ -1,14 +1,56 @@
 //! A guest's state imports during one call, checked against the contract.
 
-use super::{Begin, Keyed, Kept};
-use crate::batch::{Batch, Column, Image, Origin};
-use crate::guest::call::{Dues, Refusal, Stamps, State, View};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use super::entry::{Entry, Rank, Wake};
+use super::marks::{FREE_NONE, MARK_BYTES};
+use super::quota::Sum;
+use super::{Begin, ExpiresBy, Keyed, Kept, Step, mark_item};
+use crate::batch::{Batch, Column, Image, Origin, Owned, Payload, kind};
+use crate::format::StoredMark;
+use crate::guest::call::{Dues, Entries, Refusal, Stamps, State, View};
+use crate::time::{END, NONE_YET, Stamp};
+
+/// Rows whose lookups read memory ahead together.
+const AHEAD: usize = 64;
+/// Most bytes of a rank.
+const RANK: usize = 64;
+/// What an entry may add besides its row's bytes, for the guess of `open`.
+const GUESS: u64 = 512;
+
+type KeptList = SmallVec<[(u8, Kept); 1]>;
 
 /// The state while one guest call has it.
 #[derive(Debug)]
 pub struct Session {
     keyed: Keyed,
     begin: Begin,
+    slots: Vec<Slot>,
+    /// Slots by key and space.
+    index: HashTable<u32>,
+    /// Marks and entries that expire up to here are over for every row from now on.
+    floor: i64,
+    /// Origins of the marks that `seen` found, by row; empty until it does.
+    found: Vec<Option<Origin>>,
+    full_at: Option<u32>,
+    had_due: bool,
+    had_open: bool,
+    /// The row whose image was made last.
+    image: Option<(u32, Arc<Image>)>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    space: i64,
+    key: u128,
+    /// Its entry, if there is one.
+    number: Option<u32>,
+    /// It is in the log of this call, and what it was there.
+    logged: bool,
+    old: Option<u32>,
 }
 
 /// What is left when a call is over.
@@ -20,27 +62,18 @@ pub struct Finished {
     pub batch: Batch,
     /// After `Fault::Full`: rows of the call before this one fit for certain. A call of one row is judged exactly.
     pub full_at: Option<u32>,
-}
-
-impl Session {
-    pub(super) fn new(keyed: Keyed, begin: Begin) -> Session {
-        Session { keyed, begin }
-    }
-
-    /// Takes the state back.
-    pub fn finish(self) -> Finished {
-        Finished { keyed: self.keyed, batch: self.begin.batch, full_at: None }
-    }
+    kept: Vec<KeptList>,
+    found: Vec<Option<Origin>>,
 }
 
 impl Finished {
     /// What a slot kept as this number when the call began.
-    pub fn kept(&self, _slot: u32, _number: u8) -> Option<&Kept> {
-        None
+    pub fn kept(&self, slot: u32, number: u8) -> Option<&Kept> {
+        self.kept.get(slot as usize)?.iter().find(|(n, _)| *n == number).map(|(_, kept)| kept)
     }
 
     /// The image a slot kept as this number when the call began.
-    pub fn image(&self, slot: u32, number: u8) -> Option<&std::sync::Arc<Image>> {
+    pub fn image(&self, slot: u32, number: u8) -> Option<&Arc<Image>> {
         match self.kept(slot, number)? {
             Kept::Image(image) => Some(image),
             Kept::Mark(_) => None,
@@ -53,37 +86,504 @@ impl Finished {
     }
 
     /// Position of the mark that `seen` found for a row of the call.
-    pub fn found(&self, _row: u32) -> Option<Origin> {
-        None
+    pub fn found(&self, row: u32) -> Option<Origin> {
+        self.found.get(row as usize).copied().flatten()
+    }
+}
+
+impl Session {
+    pub(super) fn new(mut keyed: Keyed, begin: Begin) -> Session {
+        // A row that an earlier stage emitted may see one step less than the row before it: hence the one less. At the
+        // end of bounded input the clock may yet go back.
+        let floor = match keyed.settings.expires_by {
+            ExpiresBy::Now => begin.now,
+            _ => begin.seen.iter().map(|seen| seen.time).min().unwrap_or(FREE_NONE).saturating_sub(1),
+        };
+        let floor = if floor >= END - 1 { FREE_NONE } else { floor };
+        keyed.full = None;
+        if floor > FREE_NONE {
+            keyed.free_some(floor);
+        }
+        Session {
+            keyed,
+            begin,
+            slots: Vec::new(),
+            index: HashTable::new(),
+            floor,
+            found: Vec::new(),
+            full_at: None,
+            had_due: false,
+            had_open: false,
+            image: None,
+        }
+    }
+
+    /// Takes the state back.
+    pub fn finish(self) -> Finished {
+        let Session { keyed, begin, slots, found, full_at, .. } = self;
+        let kept = |slot: &Slot| {
+            let entry = match slot.logged {
+                true => keyed.olds.get(slot.old? as usize),
+                false => keyed.entry(slot.space, slot.number?),
+            };
+            entry.map(|entry| entry.kept.clone())
+        };
+        let kept = slots.iter().map(|slot| kept(slot).unwrap_or_default()).collect();
+        Finished { keyed, batch: begin.batch, full_at, kept, found }
+    }
+
+    fn rows(&self) -> usize {
+        self.begin.keys.len()
+    }
+
+    /// The time that expiry is compared with for a row.
+    fn clock(&self, row: usize) -> i64 {
+        let seen = self.begin.seen.get(row).map_or(NONE_YET, |seen| seen.time);
+        match self.keyed.settings.expires_by {
+            ExpiresBy::Time => seen.max(self.begin.times.get(row).copied().unwrap_or(NONE_YET)),
+            ExpiresBy::Seen => seen,
+            ExpiresBy::Now => self.begin.now,
+        }
+    }
+
+    fn refuse(&mut self, row: usize, clock: i64) -> Refusal {
+        self.full_at = Some(row as u32);
+        self.keyed.full = Some(clock);
+        Refusal::Full
+    }
+
+    /// The slot of a key in a space, and whether it is new.
+    fn slot(&mut self, space: i64, key: u128) -> (u32, bool) {
+        let hash = (key as u64).wrapping_add((space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let slots = &self.slots;
+        let same = |&at: &u32| slots.get(at as usize).is_some_and(|s| s.key == key && s.space == space);
+        if let Some(&at) = self.index.find(hash, same) {
+            return (at, false);
+        }
+        let at = self.slots.len() as u32;
+        let number = self.keyed.find(space, key);
+        self.slots.push(Slot { space, key, number, logged: false, old: None });
+        let slots = &self.slots;
+        self.index.insert_unique(hash, at, |&at| {
+            slots.get(at as usize).map_or(0, |s| {
+                (s.key as u64).wrapping_add((s.space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            })
+        });
+        (at, true)
+    }
+
+    /// Before the first write of the call to a slot: its entry as it stands goes into the log.
+    fn log(&mut self, slot: u32) {
+        let Some(slot) = self.slots.get_mut(slot as usize) else { return };
+        if !slot.logged {
+            slot.logged = true;
+            slot.old = self.keyed.log_entry(slot.space, slot.key, slot.number);
+        }
+    }
+
+    /// Changes the entry of a slot; there must be one.
+    fn edit(&mut self, slot: u32, what: &str, change: impl FnOnce(&mut Entry)) -> Result<(), Refusal> {
+        let Some(&Slot { space, number: Some(number), .. }) = self.slots.get(slot as usize) else {
+            return Err(breach(format!("{what} of slot {slot}, where there is no entry")));
+        };
+        self.log(slot);
+        if self.keyed.edit(space, number, change) {
+            self.check_bytes()?;
+        }
+        Ok(())
+    }
+
+    fn check_bytes(&mut self) -> Result<(), Refusal> {
+        if self.keyed.settings.max_bytes.is_none() {
+            return Ok(());
+        }
+        let clock = self.clock(0);
+        let live = self.keyed.quota.live(clock);
+        // Only bytes: the number was decided when the entry was made.
+        if self.keyed.quota.fits(Sum { count: 0, ..live }, Sum::default()) {
+            return Ok(());
+        }
+        Err(self.refuse(0, clock))
+    }
+
+    fn check_slots(&self, slots: &[u32], what: &str) -> Result<(), Refusal> {
+        match slots.iter().find(|&&slot| slot as usize >= self.slots.len()) {
+            Some(slot) => Err(breach(format!("{what} of slot {slot}, of {} handed out", self.slots.len()))),
+            None => Ok(()),
+        }
+    }
+
+    fn image(&mut self, row: u32) -> Arc<Image> {
+        if let Some((last, image)) = &self.image
+            && *last == row
+        {
+            return image.clone();
+        }
+        let image = Arc::new(self.make_image(row));
+        self.image = Some((row, image.clone()));
+        image
+    }
+
+    fn make_image(&self, row: u32) -> Image {
+        let batch = &self.begin.batch;
+        let at = self.begin.rows.get(row as usize).copied().unwrap_or(row) as usize;
+        let time = |times: &[i64]| times.get(at).copied().unwrap_or(NONE_YET);
+        let owned = |payload: Payload| match payload {
+            Payload::Null => Owned::Null,
+            Payload::Bytes(span) => Owned::Bytes(batch.bytes(span).into()),
+            Payload::Cell(kind, span) => Owned::Cell(kind, batch.bytes(span).into()),
+        };
+        let output_key = self.begin.output_keys.as_ref().map(|keys| keys.cell(row as usize));
+        let output_key = output_key.filter(|cell| !cell.is_null());
+        let Some(source) = batch.rows.get(at) else { return EMPTY_IMAGE };
+        Image {
+            origin: source.origin,
+            timestamp: source.timestamp,
+            event: time(&batch.event.times),
+            ingestion: time(&batch.ingestion.times),
+            key: owned(source.key),
+            value: owned(source.value),
+            headers: batch.headers_of(source).to_vec(),
+            output_key: output_key.map_or(Owned::Null, |cell| Owned::Cell(cell.kind, cell.bytes.into())),
+            kind: source.kind as u8,
+            arrival: source.arrival,
+        }
+    }
+
+    fn origin(&self, row: u32) -> Origin {
+        let at = self.begin.rows.get(row as usize).copied().unwrap_or(row) as usize;
+        self.begin.batch.rows.get(at).map(|row| row.origin).unwrap_or_default()
+    }
+
+    /// About what keeping a row takes.
+    fn row_bytes(&self, row: u32) -> u64 {
+        let batch = &self.begin.batch;
+        let at = self.begin.rows.get(row as usize).copied().unwrap_or(row) as usize;
+        let Some(row) = batch.rows.get(at) else { return 0 };
+        let len = |payload: Payload| match payload {
+            Payload::Null => 0,
+            Payload::Bytes(span) | Payload::Cell(_, span) => u64::from(span.len),
+        };
+        let headers = batch.headers_of(row).iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
+        2 * len(row.key) + len(row.value) + headers.sum::<usize>() as u64
+    }
+
+    /// In a call of several rows, entries that may come have room beside all that is there now, whatever goes during
+    /// the call: only then is the answer the same as for one row after the other. A call of one row is judged by what
+    /// it writes.
+    fn check_open(&mut self, pairs: &[(u32, i64)]) -> Result<(), Refusal> {
+        if self.rows() < 2 || !self.keyed.quota.is_bound() {
+            return Ok(());
+        }
+        let clocks = (0..self.rows()).map(|row| self.clock(row));
+        let (first, last) = clocks.fold((i64::MAX, NONE_YET), |(a, b), clock| (a.min(clock), b.max(clock)));
+        let live = self.keyed.quota.live(first);
+        let mut more = Sum::default();
+        let mut new = std::collections::BTreeSet::new();
+        for &(row, space) in pairs {
+            let Some(&key) = self.begin.keys.get(row as usize) else { continue };
+            let entry = self.keyed.find(space, key).and_then(|number| self.keyed.entry(space, number));
+            if entry.is_none_or(|entry| entry.counts_until() <= last) && new.insert((space, key)) {
+                more.count += 1;
+            }
+            more.bytes += GUESS + self.row_bytes(row);
+            if more.count > 0 && !self.keyed.quota.fits(live, more) {
+                return Err(self.refuse(row as usize, self.clock(row as usize)));
+            }
+        }
+        Ok(())
+    }
+}
+
+const EMPTY_IMAGE: Image = Image {
+    origin: Origin { input: 0, epoch: -1, offset: 0, child: 0 },
+    timestamp: NONE_YET,
+    event: NONE_YET,
+    ingestion: NONE_YET,
+    key: Owned::Null,
+    value: Owned::Null,
+    headers: Vec::new(),
+    output_key: Owned::Null,
+    kind: 0,
+    arrival: 0,
+};
+
+fn breach(text: String) -> Refusal {
+    Refusal::Breach(text)
+}
+
+fn check_pairs(what: &str, slots: usize, others: usize) -> Result<(), Refusal> {
+    if slots == others {
+        return Ok(());
+    }
+    Err(breach(format!("{what} with {slots} slots and {others} of what belongs to them")))
+}
+
+fn push_entry(entries: &mut Entries, entry: Option<&Entry>) {
+    match entry {
+        Some(entry) => {
+            entries.values.push(entry.kind, &entry.value);
+            entries.expires.push(entry.expires);
+        }
+        None => {
+            entries.values.push(kind::MISSING, &[]);
+            entries.expires.push(NONE_YET);
+        }
     }
 }
 
 impl State for Session {
-    fn seen(&mut self, _space: i64, _expires: &[i64], _clears: &[u32], _refresh: bool) -> Result<Vec<u8>, Refusal> {
-        Ok(Vec::new())
+    fn seen(&mut self, space: i64, expires: &[i64], clears: &[u32], refresh: bool) -> Result<Vec<u8>, Refusal> {
+        let rows = self.rows();
+        if expires.len() != 1 && expires.len() != rows {
+            return Err(breach(format!("seen with {} expiries for {rows} rows", expires.len())));
+        }
+        if let Some(row) = clears.iter().find(|&&row| row as usize >= rows) {
+            return Err(breach(format!("seen clears row {row} of {rows}")));
+        }
+        let mut is_clear = vec![false; if clears.is_empty() { 0 } else { rows }];
+        for &row in clears {
+            is_clear[row as usize] = true;
+        }
+        if self.found.is_empty() {
+            self.found = vec![None; rows];
+        }
+        let mut answer = Vec::with_capacity(rows);
+        for row in 0..rows {
+            if row % AHEAD == 0 {
+                let ahead = &self.begin.keys[row..rows.min(row + AHEAD)];
+                self.keyed.spaces.entry(space).or_default().marks.touch(ahead);
+            }
+            let clears = is_clear.get(row).copied().unwrap_or(false);
+            let until = expires[if expires.len() == 1 { 0 } else { row }];
+            answer.push(self.seen_row(space, row, until, clears, refresh)?);
+        }
+        Ok(answer)
     }
+
     fn due(&mut self) -> Result<Dues, Refusal> {
-        Ok(Dues::default())
+        if self.had_due || self.had_open {
+            return Err(breach("due may be called once, before open".into()));
+        }
+        self.had_due = true;
+        let mut dues = Dues::default();
+        for _ in 0..self.begin.limit {
+            let Some((wake, &(space, number))) = self.keyed.wakes.iter().next() else { break };
+            if wake.at > self.begin.end {
+                break;
+            }
+            dues.spaces.push(space);
+            dues.wakes.times.push(wake.at.time);
+            dues.wakes.inputs.push(wake.at.input);
+            dues.ranks.push(kind::BYTES, &wake.rank);
+            let entry = self.keyed.entry(space, number);
+            push_entry(&mut dues.entries, entry);
+            let key = entry.map_or(0, |entry| entry.key);
+            let (slot, _) = self.slot(space, key);
+            self.log(slot);
+            self.keyed.edit(space, number, |entry| entry.wake = None);
+        }
+        Ok(dues)
     }
-    fn open(&mut self, _rows: &[u32], _spaces: &[i64]) -> Result<View, Refusal> {
-        Ok(View::default())
+
+    fn open(&mut self, rows: &[u32], spaces: &[i64]) -> Result<View, Refusal> {
+        if self.had_open {
+            return Err(breach("open may be called once".into()));
+        }
+        self.had_open = true;
+        let (all, count) = (self.rows(), if rows.is_empty() { self.rows() } else { rows.len() });
+        if spaces.len() != count && spaces.len() != 1 {
+            return Err(breach(format!("open of {count} rows with {} spaces", spaces.len())));
+        }
+        if let Some(row) = rows.iter().find(|&&row| row as usize >= all) {
+            return Err(breach(format!("open of row {row} of {all}")));
+        }
+        let pair = |i: usize| {
+            let row = if rows.is_empty() { i as u32 } else { rows[i] };
+            (row, spaces[if spaces.len() == 1 { 0 } else { i }])
+        };
+        let pairs: Vec<(u32, i64)> = (0..count).map(pair).collect();
+        self.check_open(&pairs)?;
+        let mut view = View { slots: Vec::with_capacity(count), ..View::default() };
+        for (row, space) in pairs {
+            let key = self.begin.keys[row as usize];
+            let (slot, is_new) = self.slot(space, key);
+            view.slots.push(slot);
+            if is_new {
+                let number = self.slots.last().and_then(|slot| slot.number);
+                push_entry(&mut view.entries, number.and_then(|number| self.keyed.entry(space, number)));
+            }
+        }
+        Ok(view)
     }
-    fn remove(&mut self, _slots: &[u32]) -> Result<(), Refusal> {
+
+    fn remove(&mut self, slots: &[u32]) -> Result<(), Refusal> {
+        self.check_slots(slots, "remove")?;
+        for &slot in slots {
+            if self.slots[slot as usize].number.is_some() {
+                self.log(slot);
+                let slot = &mut self.slots[slot as usize];
+                if let Some(number) = slot.number.take() {
+                    self.keyed.take_entry(slot.space, number);
+                }
+            }
+        }
         Ok(())
     }
-    fn put(&mut self, _slots: &[u32], _values: &Column, _expires: &[i64]) -> Result<(), Refusal> {
+
+    fn put(&mut self, slots: &[u32], values: &Column, expires: &[i64]) -> Result<(), Refusal> {
+        self.check_slots(slots, "put")?;
+        check_pairs("put", slots.len(), values.rows())?;
+        check_pairs("put", slots.len(), expires.len())?;
+        for (i, &slot) in slots.iter().enumerate() {
+            let (value, expires) = (values.cell(i), expires[i]);
+            if matches!(value.kind, kind::MISSING | kind::UNCHANGED) {
+                return Err(breach(format!("put of slot {slot} without a value")));
+            }
+            self.log(slot);
+            let Slot { space, key, number, .. } = self.slots[slot as usize];
+            if number.is_some() {
+                self.edit(slot, "put", |entry| {
+                    entry.kind = value.kind;
+                    entry.value = SmallVec::from_slice(value.bytes);
+                    entry.expires = expires;
+                })?;
+                continue;
+            }
+            let one = self.rows() < 2;
+            let clock = self.clock(0);
+            if one && self.keyed.quota.is_bound() {
+                let live = self.keyed.quota.live(clock);
+                if !self.keyed.quota.fits(live, Sum { count: 1, bytes: 0 }) {
+                    return Err(self.refuse(0, clock));
+                }
+            }
+            let entry = Entry {
+                key,
+                born: self.keyed.next_born(),
+                expires,
+                digest: 0,
+                kind: value.kind,
+                value: SmallVec::from_slice(value.bytes),
+                kept: SmallVec::new(),
+                wake: None,
+            };
+            let number = self.keyed.put_entry(space, entry);
+            self.slots[slot as usize].number = Some(number);
+            self.check_bytes()?;
+        }
         Ok(())
     }
-    fn keep(&mut self, _slots: &[u32], _numbers: &[u8], _rows: &[u32]) -> Result<(), Refusal> {
+
+    fn keep(&mut self, slots: &[u32], numbers: &[u8], rows: &[u32]) -> Result<(), Refusal> {
+        self.keep_as("keep", slots, numbers, rows, |session, row| Kept::Image(session.image(row)))
+    }
+
+    fn mark(&mut self, slots: &[u32], numbers: &[u8], rows: &[u32]) -> Result<(), Refusal> {
+        self.keep_as("mark", slots, numbers, rows, |session, row| Kept::Mark(session.origin(row)))
+    }
+
+    fn wake(&mut self, slots: &[u32], wakes: &Stamps, ranks: &Column) -> Result<(), Refusal> {
+        self.check_slots(slots, "wake")?;
+        check_pairs("wake", slots.len(), wakes.times.len())?;
+        if !wakes.inputs.is_empty() {
+            check_pairs("wake", slots.len(), wakes.inputs.len())?;
+        }
+        if ranks.rows() != 0 {
+            check_pairs("wake", slots.len(), ranks.rows())?;
+        }
+        for (i, &slot) in slots.iter().enumerate() {
+            let rank = ranks.cell(i).bytes;
+            if rank.len() > RANK {
+                return Err(breach(format!("wake of slot {slot} with a rank of {} bytes, at most {RANK}", rank.len())));
+            }
+            let at = wakes.get(i).unwrap_or(Stamp::START);
+            let wake = (at.time != NONE_YET).then(|| {
+                self.keyed.set += 1;
+                Wake { at, rank: Rank::from_slice(rank), set: self.keyed.set }
+            });
+            self.edit(slot, "wake", |entry| entry.wake = wake)?;
+        }
         Ok(())
     }
-    fn mark(&mut self, _slots: &[u32], _numbers: &[u8], _rows: &[u32]) -> Result<(), Refusal> {
-        Ok(())
-    }
-    fn wake(&mut self, _slots: &[u32], _wakes: &Stamps, _ranks: &Column) -> Result<(), Refusal> {
-        Ok(())
-    }
+
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
         self
+    }
+}
+
+impl Session {
+    fn keep_as(
+        &mut self,
+        what: &str,
+        slots: &[u32],
+        numbers: &[u8],
+        rows: &[u32],
+        kept: impl Fn(&mut Session, u32) -> Kept,
+    ) -> Result<(), Refusal> {
+        self.check_slots(slots, what)?;
+        check_pairs(what, slots.len(), numbers.len())?;
+        check_pairs(what, slots.len(), rows.len())?;
+        let all = self.rows() as u32;
+        for ((&slot, &number), &row) in slots.iter().zip(numbers).zip(rows) {
+            if row > all {
+                return Err(breach(format!("{what} of row {row} of {all}")));
+            }
+            let kept = (row < all).then(|| kept(self, row));
+            self.edit(slot, what, |entry| entry.keep(number, kept))?;
+        }
+        Ok(())
+    }
+
+    /// One row of `seen`.
+    fn seen_row(&mut self, space: i64, row: usize, until: i64, clears: bool, refresh: bool) -> Result<u8, Refusal> {
+        let (hash, clock) = (self.begin.keys[row], self.clock(row));
+        let table = self.keyed.spaces.entry(space).or_default();
+        let found = table.marks.find(hash).map(|place| (place, table.marks.at(place)));
+        let is_bound = self.keyed.quota.is_bound();
+        if let Some((place, old)) = found
+            && old.expires > clock
+        {
+            if clears {
+                self.keyed.unmark_logged(space, hash);
+                return Ok(3);
+            }
+            self.found[row] = Some(Origin { input: old.input, epoch: -1, offset: old.offset, child: 0 });
+            if refresh && until > old.expires {
+                let new = StoredMark { expires: until, ..old };
+                table.marks.replace(place, new);
+                self.keyed.log.push(Step::Unmarked { space, hash, old });
+                self.keyed.log.push(Step::Marked { space, hash, new });
+                if is_bound {
+                    self.keyed.quota.sub(&mark_item(space, hash, &old));
+                    self.keyed.quota.add(&mark_item(space, hash, &new));
+                }
+            }
+            return Ok(2);
+        }
+        if clears {
+            return Ok(4);
+        }
+        if is_bound && !self.keyed.make_room(clock, Sum { count: 1, bytes: MARK_BYTES }) {
+            return Err(self.refuse(row, clock));
+        }
+        let origin = self.origin(row as u32);
+        let born = self.keyed.next_born();
+        let new = StoredMark { expires: until, offset: origin.offset, input: origin.input, born };
+        let Keyed { spaces, log, quota, .. } = &mut self.keyed;
+        let table = spaces.entry(space).or_default();
+        if let Some((place, old)) = found {
+            table.marks.replace(place, new);
+            log.push(Step::Unmarked { space, hash, old });
+            quota.sub(&mark_item(space, hash, &old));
+        } else {
+            table.marks.insert(hash, new, self.floor, |hash, old| {
+                log.push(Step::Unmarked { space, hash, old });
+                quota.sub(&mark_item(space, hash, &old));
+            });
+        }
+        log.push(Step::Marked { space, hash, new });
+        quota.add(&mark_item(space, hash, &new));
+        Ok(1)
     }
 }

@@ -1,0 +1,94 @@
+//! The log: what each write since the last seal replaced. Undo walks it back, `seal` makes the changes of it.
+
+use super::{Entry, Keyed, Mark, Space, item, mark_item};
+use crate::format::StoredMark;
+
+/// One write.
+#[derive(Debug)]
+pub enum Step {
+    /// A mark where there was none.
+    Marked { space: i64, hash: u128, new: StoredMark },
+    /// A mark taken away. A changed one is taken away and set.
+    Unmarked { space: i64, hash: u128, old: StoredMark },
+    /// An entry, before the first write of a call to it; the number of its old form in `olds`.
+    Entry { space: i64, key: u128, old: Option<u32> },
+    /// A space dropped.
+    Space { space: i64, old: Box<Space> },
+}
+
+impl Keyed {
+    /// A savepoint. It is spent by an `undo` to an earlier one, and by `seal`.
+    pub fn mark(&self) -> Mark {
+        Mark { log: self.log.len(), born: self.born, set: self.set, evicted_live: self.evicted_live }
+    }
+
+    /// Takes back every write since the savepoint.
+    pub fn undo(&mut self, to: Mark) {
+        while self.log.len() > to.log {
+            match self.log.pop() {
+                Some(Step::Marked { space, hash, new }) => {
+                    if let Some(table) = self.spaces.get_mut(&space) {
+                        table.marks.set(hash, None);
+                        self.quota.sub(&mark_item(space, hash, &new));
+                    }
+                }
+                Some(Step::Unmarked { space, hash, old }) => {
+                    self.spaces.entry(space).or_default().marks.set(hash, Some(old));
+                    self.quota.add(&mark_item(space, hash, &old));
+                }
+                Some(Step::Entry { space, key, old }) => {
+                    if let Some(number) = self.find(space, key) {
+                        self.take_entry(space, number);
+                    }
+                    // Old forms were pushed in the order of the log, so the last one belongs to this step.
+                    if let Some(entry) = old.and_then(|_| self.olds.pop()) {
+                        self.put_entry(space, entry);
+                    }
+                }
+                Some(Step::Space { space, old }) => self.attach(space, *old),
+                None => break,
+            }
+        }
+        (self.born, self.set, self.evicted_live) = (to.born, to.set, to.evicted_live);
+    }
+
+    /// Logs the entry as it stands, and returns the number of its old form.
+    pub(super) fn log_entry(&mut self, space: i64, key: u128, number: Option<u32>) -> Option<u32> {
+        let old = number.and_then(|number| self.entry(space, number)).cloned();
+        let at = old.map(|entry| {
+            self.olds.push(entry);
+            (self.olds.len() - 1) as u32
+        });
+        self.log.push(Step::Entry { space, key, old: at });
+        at
+    }
+
+    /// Takes an entry away, logged.
+    pub(super) fn remove_logged(&mut self, space: i64, number: u32) -> Option<Entry> {
+        let key = self.entry(space, number)?.key;
+        self.log_entry(space, key, Some(number));
+        self.take_entry(space, number)
+    }
+
+    /// Takes a mark away, logged.
+    pub(super) fn unmark_logged(&mut self, space: i64, hash: u128) -> bool {
+        let Some(old) = self.spaces.get_mut(&space).and_then(|table| table.marks.set(hash, None)) else { return false };
+        self.quota.sub(&mark_item(space, hash, &old));
+        self.log.push(Step::Unmarked { space, hash, old });
+        true
+    }
+
+    /// Brings a space back that was taken out.
+    fn attach(&mut self, number: i64, space: Space) {
+        if space.waiting > 0 {
+            for (at, wake) in space.entries.numbered().filter_map(|(at, entry)| Some((at, entry.wake.clone()?))) {
+                self.wakes.insert(wake, (number, at));
+            }
+        }
+        if self.quota.is_bound() {
+            space.entries.iter().for_each(|entry| self.quota.add(&item(number, entry)));
+            space.marks.iter().for_each(|(hash, mark)| self.quota.add(&mark_item(number, hash, &mark)));
+        }
+        self.spaces.insert(number, space);
+    }
+}

@@ -1,0 +1,237 @@
+//! From the log to what lasts, and back.
+//!
+//! The digest is the sum, modulo 2^128, of a hash of every mark and every entry with its key: equal for equal state,
+//! however it came about, so that a restored state can be proved to be the one that was committed.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{Entry, Keyed, Settings, Space, Step, Wake, mark_item};
+use crate::format::{self, Change, EntryBytes, StoredEntry, StoredKept, StoredMark, StoredWake};
+use crate::time::Stamp;
+
+/// Most marks in one change.
+const RUN: usize = 4096;
+
+impl Keyed {
+    /// The changes since the last seal; the log starts anew. Several changes of one entry become one, and an entry that
+    /// came and went leaves none.
+    pub fn seal(&mut self) -> Vec<Change> {
+        let steps = std::mem::take(&mut self.log);
+        let olds = std::mem::take(&mut self.olds);
+        let mut changes = Vec::new();
+        if steps.is_empty() {
+            return changes;
+        }
+        changes.push(Change::Numbers { born: self.born, set: self.set });
+        let mut dropped = BTreeMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            if let Step::Space { space, .. } = step {
+                dropped.insert(*space, at);
+                changes.push(Change::Drop { space: *space });
+            }
+        }
+        // What happened in a space before it was dropped is gone with it.
+        let is_gone = |at: usize, space: &i64| dropped.get(space).is_some_and(|&drop| at < drop);
+        let mut done = HashTable::new();
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Marked { space, hash, new } if !is_gone(at, space) => {
+                    self.digest_of(*space, |sum| sum.wrapping_add(mark_digest(*space, *hash, new)));
+                    push_mark(&mut changes, *space, *hash, Some(*new));
+                }
+                Step::Unmarked { space, hash, old } if !is_gone(at, space) => {
+                    self.digest_of(*space, |sum| sum.wrapping_sub(mark_digest(*space, *hash, old)));
+                    push_mark(&mut changes, *space, *hash, None);
+                }
+                Step::Entry { space, key, old } if !is_gone(at, space) && first_time(&mut done, *space, *key) => {
+                    let before = old.and_then(|old| olds.get(old as usize)).map_or(0, |entry| entry.digest);
+                    changes.extend(self.seal_entry(*space, *key, before));
+                }
+                _ => {}
+            }
+        }
+        self.spaces.retain(|_, space| space.marks.len() + space.entries.len() > 0);
+        for space in self.spaces.values_mut() {
+            space.entries.shrink();
+        }
+        changes
+    }
+
+    fn seal_entry(&mut self, number: i64, key: u128, before: u128) -> Option<Change> {
+        let space = self.spaces.get_mut(&number)?;
+        let at = space.entries.find(key);
+        let Some(entry) = at.and_then(|at| space.entries.get_mut(at)) else {
+            space.digest = space.digest.wrapping_sub(before);
+            return (before != 0).then_some(Change::Entry { space: number, key, entry: None });
+        };
+        let bytes = format::payload(&stored(entry)).unwrap_or_default();
+        entry.digest = entry_digest(number, key, &bytes);
+        space.digest = space.digest.wrapping_sub(before).wrapping_add(entry.digest);
+        Some(Change::Entry { space: number, key, entry: Some(EntryBytes(bytes)) })
+    }
+
+    /// Brings sealed changes into this state, the last one for a key wins. Not logged: for restoring.
+    pub fn apply(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Numbers { born, set } => {
+                    self.born = self.born.max(born);
+                    self.set = self.set.max(set);
+                }
+                Change::Drop { space } => drop(self.detach(space)),
+                Change::Marks { space, marks } => {
+                    for (hash, mark) in marks {
+                        self.apply_mark(space, hash, mark);
+                    }
+                }
+                Change::Entry { space, key, entry } => {
+                    if let Some(old) = self.find(space, key).and_then(|at| self.take_entry(space, at)) {
+                        self.digest_of(space, |sum| sum.wrapping_sub(old.digest));
+                    }
+                    // Bytes that are no entry were refused when they were read.
+                    let Some(bytes) = entry else { continue };
+                    let Ok(stored) = format::from_payload::<StoredEntry<'static>>(&bytes.0) else { continue };
+                    let digest = entry_digest(space, key, &bytes.0);
+                    let mut entry = restored(key, stored, digest);
+                    if entry.born == 0 {
+                        entry.born = self.next_born();
+                    }
+                    self.put_entry(space, entry);
+                    self.digest_of(space, |sum| sum.wrapping_add(digest));
+                }
+            }
+        }
+    }
+
+    fn apply_mark(&mut self, space: i64, hash: u128, mut mark: Option<StoredMark>) {
+        if let Some(mark) = &mut mark
+            && mark.born == 0
+        {
+            mark.born = self.next_born();
+        }
+        let table = self.spaces.entry(space).or_default();
+        let old = table.marks.set(hash, mark);
+        if let Some(old) = &old {
+            table.digest = table.digest.wrapping_sub(mark_digest(space, hash, old));
+            self.quota.sub(&mark_item(space, hash, old));
+        }
+        if let Some(mark) = &mark {
+            table.digest = table.digest.wrapping_add(mark_digest(space, hash, mark));
+            self.quota.add(&mark_item(space, hash, mark));
+        }
+    }
+
+    /// Everything, as changes to empty state.
+    pub fn dump(&self) -> Vec<Change> {
+        let mut changes = vec![Change::Numbers { born: self.born, set: self.set }];
+        for (&space, table) in &self.spaces {
+            for (hash, mark) in table.marks.iter() {
+                push_mark(&mut changes, space, hash, Some(mark));
+            }
+            for entry in table.entries.iter() {
+                let bytes = format::payload(&stored(entry)).unwrap_or_default();
+                changes.push(Change::Entry { space, key: entry.key, entry: Some(EntryBytes(bytes)) });
+            }
+        }
+        changes
+    }
+
+    /// State from a dump.
+    pub fn load(settings: Settings, changes: Vec<Change>) -> Keyed {
+        let mut keyed = Keyed::new(settings);
+        keyed.apply(changes);
+        keyed
+    }
+
+    /// Sum over all that was sealed or restored.
+    pub fn digest(&self) -> u128 {
+        self.spaces.values().fold(0, |sum, space| sum.wrapping_add(space.digest))
+    }
+
+    fn digest_of(&mut self, space: i64, change: impl FnOnce(u128) -> u128) {
+        let space: &mut Space = self.spaces.entry(space).or_default();
+        space.digest = change(space.digest);
+    }
+}
+
+/// Adds an entry to those that are done; false: it was there. Keys are hashes already.
+fn first_time(done: &mut HashTable<(i64, u128)>, space: i64, key: u128) -> bool {
+    let hash = |space: i64, key: u128| (key as u64).wrapping_add((space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    if done.find(hash(space, key), |known| *known == (space, key)).is_some() {
+        return false;
+    }
+    done.insert_unique(hash(space, key), (space, key), |&(space, key)| hash(space, key));
+    true
+}
+
+/// Adds a mark to the run that is open; one taken away and set again at once is only set.
+fn push_mark(changes: &mut Vec<Change>, space: i64, hash: u128, mark: Option<StoredMark>) {
+    if let Some(Change::Marks { space: open, marks }) = changes.last_mut()
+        && *open == space
+        && marks.len() < RUN
+    {
+        match marks.last_mut() {
+            Some((last, old)) if *last == hash && old.is_none() => *old = mark,
+            _ => marks.push((hash, mark)),
+        }
+    } else {
+        changes.push(Change::Marks { space, marks: vec![(hash, mark)] });
+    }
+}
+
+fn mark_digest(space: i64, hash: u128, mark: &StoredMark) -> u128 {
+    // The number of creation is not in it: it is given anew when a bound is set later.
+    let mut bytes = [0u8; 42];
+    bytes[..8].copy_from_slice(&space.to_le_bytes());
+    bytes[8..24].copy_from_slice(&hash.to_le_bytes());
+    bytes[24..32].copy_from_slice(&mark.expires.to_le_bytes());
+    bytes[32..40].copy_from_slice(&mark.offset.to_le_bytes());
+    bytes[40..].copy_from_slice(&mark.input.to_le_bytes());
+    xxh3_128(&bytes)
+}
+
+fn entry_digest(space: i64, key: u128, payload: &[u8]) -> u128 {
+    let mut bytes = Vec::with_capacity(24 + payload.len());
+    bytes.extend_from_slice(&space.to_le_bytes());
+    bytes.extend_from_slice(&key.to_le_bytes());
+    bytes.extend_from_slice(payload);
+    xxh3_128(&bytes)
+}
+
+fn stored(entry: &Entry) -> StoredEntry<'_> {
+    StoredEntry {
+        born: entry.born,
+        expires: entry.expires,
+        kind: entry.kind,
+        value: Cow::Borrowed(&entry.value),
+        wake: entry.wake.as_ref().map(|wake| StoredWake {
+            time: wake.at.time,
+            input: wake.at.input,
+            rank: Cow::Borrowed(&wake.rank),
+            set: wake.set,
+        }),
+        kept: entry.kept.iter().map(|(number, kept)| (*number, StoredKept(kept.clone()))).collect(),
+    }
+}
+
+fn restored(key: u128, entry: StoredEntry<'_>, digest: u128) -> Entry {
+    let wake = |wake: StoredWake<'_>| Wake {
+        at: Stamp { time: wake.time, input: wake.input },
+        rank: wake.rank.as_ref().into(),
+        set: wake.set,
+    };
+    Entry {
+        key,
+        born: entry.born,
+        expires: entry.expires,
+        digest,
+        kind: entry.kind,
+        value: entry.value.as_ref().into(),
+        kept: entry.kept.into_iter().map(|(number, kept)| (number, kept.0)).collect(),
+        wake: entry.wake.map(wake),
+    }
+}
