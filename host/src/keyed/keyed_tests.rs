@@ -180,13 +180,10 @@ fn call(keyed: Keyed, model: &mut Model, dice: &mut Dice, now: i64, offset: i64)
             if slot == slots.len() {
                 slots.push(at);
                 let cell = view.entries.values.cell(new);
-                match model.entries.get(&at) {
+                match model.entries.get(&at).filter(|e| e.wake.is_some() || e.expires > now) {
                     Some(entry) => assert_eq!((cell.bytes, view.entries.expires[new]), (&entry.value[..], entry.expires)),
                     // What is over may still be there.
                     None => assert!(cell.kind == kind::MISSING || view.entries.expires[new] <= now),
-                }
-                if let Some(entry) = model.entries.get(&at).filter(|e| e.wake.is_none() && e.expires <= now).cloned() {
-                    drop(entry);
                 }
                 new += 1;
             }
