@@ -1,4 +1,5 @@
 //! Integration tests: one binary, one module per area.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod model;
 mod tidy;

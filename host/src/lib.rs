@@ -18,6 +18,7 @@ pub mod keyed;
 pub mod outcome;
 pub mod plan;
 pub mod portion;
+pub mod script;
 pub mod stage;
 pub mod task;
 pub mod telemetry;
