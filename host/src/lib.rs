@@ -16,6 +16,7 @@ pub mod instant;
 pub mod key;
 pub mod keyed;
 pub mod outcome;
+mod routed;
 pub mod plan;
 pub mod portion;
 pub mod script;

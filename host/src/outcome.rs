@@ -92,7 +92,9 @@ impl Assembly<'_> {
     /// Late rows, duplicates, failures, rows of named routes, rows without key: what does not go on.
     fn routed(&mut self, batch: &Batch, done: &mut Done, out: &mut dyn Out) {
         let mut duplicate = 0;
+        let mut output = 0;
         for (row, verdict) in self.answer.verdicts.iter().enumerate() {
+            output = self.send_outputs(output, row as u32, batch, out);
             let at = self.rows.get(row).copied().unwrap_or_default() as usize;
             let Some(record) = batch.rows.get(at) else { continue };
             match verdict {
@@ -118,6 +120,7 @@ impl Assembly<'_> {
                 _ => {}
             }
         }
+        self.send_outputs(output, u32::MAX, batch, out);
         let failures = self.answer.failures.iter().filter_map(|failure| {
             self.rows.get(failure.row as usize).map(|&at| (at, &failure.code, &failure.text, failure.category))
         });
@@ -145,7 +148,7 @@ impl Assembly<'_> {
         }
     }
 
-    fn route(&self, name: &str) -> Option<(Route, Option<Failure>)> {
+    pub(crate) fn route(&self, name: &str) -> Option<(Route, Option<Failure>)> {
         match name {
             "late" => Some((Route::Late, None)),
             "duplicates" => Some((Route::Duplicates, None)),
@@ -539,7 +542,7 @@ pub fn raise(batch: &mut Batch, image: &Image) {
     batch.add_arena(bytes);
 }
 
-fn raise_into(image: &Image, arena: u32, bytes: &mut Vec<u8>, headers: &mut Vec<Headers>) -> Row {
+pub(crate) fn raise_into(image: &Image, arena: u32, bytes: &mut Vec<u8>, headers: &mut Vec<Headers>) -> Row {
     let mut place = |owned: &Owned| match owned {
         Owned::Null => Payload::Null,
         Owned::Bytes(b) | Owned::Cell(_, b) => {

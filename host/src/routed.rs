@@ -1,0 +1,60 @@
+//! Output rows that a guest sends to a named route: kept rows that lost after all, or whatever else does not go on.
+
+use crate::batch::{Batch, Headers, kind};
+use crate::chain::{Emit, Out, Route};
+use crate::outcome::{Assembly, raise_into};
+use crate::plan::ColumnRef;
+
+impl Assembly<'_> {
+    /// Sends out the routed output rows from number `next` on that stand before row `upto` or at it; the number of the
+    /// first that was not looked at. They leave as they stood at this stage, with the headers that the guest wrote.
+    pub(crate) fn send_outputs(&self, mut next: usize, upto: u32, batch: &Batch, out: &mut dyn Out) -> usize {
+        let outputs = &self.answer.output;
+        while outputs.at.get(next).is_some_and(|at| *at <= upto) {
+            let route = outputs.routes.get(next).copied().unwrap_or(0);
+            if let Some(name) = usize::from(route).checked_sub(1).and_then(|route| self.stage.routes.get(route)) {
+                self.send_output(next, name, batch, out);
+            }
+            next += 1;
+        }
+        next
+    }
+
+    fn send_output(&self, output: usize, name: &str, batch: &Batch, out: &mut dyn Out) {
+        let Some((route, failure)) = self.route(name) else { return };
+        if route == Route::Duplicates && !self.wants_duplicates {
+            return;
+        }
+        let added = self.written_headers(output);
+        let outputs = &self.answer.output;
+        let (Some(&origin), calls) = (outputs.origins.get(output), self.rows.len() as u32) else { return };
+        if origin < calls {
+            let row = self.rows.get(origin as usize).and_then(|&row| batch.rows.get(row as usize));
+            if let Some(row) = row {
+                out.emit(Emit { route, batch, row, added: &added, failure: failure.as_ref() });
+            }
+            return;
+        }
+        let number = outputs.images.get(output).copied().unwrap_or(0);
+        let image = self.finished.as_ref().and_then(|finished| finished.image(origin - calls, number));
+        if let Some(image) = image {
+            let (mut alone, mut bytes) = (Batch { now: batch.now, ..Batch::default() }, Vec::new());
+            let row = raise_into(image, 0, &mut bytes, &mut alone.headers);
+            alone.add_arena(bytes);
+            out.emit(Emit { route, batch: &alone, row: &row, added: &added, failure: failure.as_ref() });
+        }
+    }
+
+    fn written_headers(&self, output: usize) -> Headers {
+        let mut headers = Headers::default();
+        for (column, cells) in self.stage.writes.iter().zip(&self.answer.output.columns) {
+            let (ColumnRef::Header(name), cell) = (column, cells.cell(output)) else { continue };
+            match cell.kind {
+                kind::UNCHANGED | kind::MISSING => {}
+                kind::NULL => headers.push((name.clone(), None)),
+                _ => headers.push((name.clone(), Some(cell.bytes.to_vec()))),
+            }
+        }
+        headers
+    }
+}
