@@ -57,11 +57,6 @@ impl Entry {
         if self.wake.is_some() { NEVER } else { self.expires }
     }
 
-    /// What it keeps as this number.
-    pub fn kept(&self, number: u8) -> Option<&Kept> {
-        self.kept.iter().find(|(n, _)| *n == number).map(|(_, kept)| kept)
-    }
-
     /// Keeps something as this number, or lets it go.
     pub fn keep(&mut self, number: u8, kept: Option<Kept>) {
         match (self.kept.binary_search_by_key(&number, |(n, _)| *n), kept) {

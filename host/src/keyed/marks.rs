@@ -138,6 +138,7 @@ impl Marks {
     }
 
     /// The mark of this hash.
+    #[cfg(test)]
     pub fn get(&self, hash: u128) -> Option<StoredMark> {
         self.find(hash).map(|place| self.at(place))
     }

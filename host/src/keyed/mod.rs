@@ -12,10 +12,12 @@ use crate::format::StoredMark;
 use crate::time::{NONE_YET, Stamp};
 
 mod entry;
+mod image;
 mod log;
 mod marks;
 mod quota;
 mod seal;
+mod seen;
 mod session;
 #[cfg(test)]
 mod keyed_tests;
@@ -146,6 +148,8 @@ pub struct Stats {
     pub evicted_live: u64,
     /// Writes since the last seal.
     pub unsealed: u64,
+    /// Bytes of memory in the tables of marks.
+    pub mark_memory: u64,
 }
 
 /// What a stage has in one space: tables of their own, so that a space goes as a whole.
@@ -248,6 +252,7 @@ impl Keyed {
             stats.marks += space.marks.len() as u64;
             stats.entries += space.entries.len() as u64;
             stats.waiting += space.waiting as u64;
+            stats.mark_memory += space.marks.memory() as u64;
             stats.bytes += space.marks.len() as u64 * MARK_BYTES + space.bytes;
         }
         stats

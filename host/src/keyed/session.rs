@@ -6,16 +6,13 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::entry::{Entry, Rank, Wake};
-use super::marks::{FREE_NONE, MARK_BYTES};
+use super::marks::FREE_NONE;
 use super::quota::Sum;
-use super::{Begin, ExpiresBy, Keyed, Kept, Step, mark_item};
-use crate::batch::{Batch, Column, Image, Origin, Owned, Payload, kind};
-use crate::format::StoredMark;
+use super::{Begin, ExpiresBy, Keyed, Kept};
+use crate::batch::{Batch, Column, Image, Origin, kind};
 use crate::guest::call::{Dues, Entries, Refusal, Stamps, State, View};
 use crate::time::{END, NONE_YET, Stamp};
 
-/// Rows whose lookups read memory ahead together.
-const AHEAD: usize = 64;
 /// Most bytes of a rank.
 const RANK: usize = 64;
 /// What an entry may add besides its row's bytes, for the guess of `open`.
@@ -26,20 +23,20 @@ type KeptList = SmallVec<[(u8, Kept); 1]>;
 /// The state while one guest call has it.
 #[derive(Debug)]
 pub struct Session {
-    keyed: Keyed,
-    begin: Begin,
+    pub(super) keyed: Keyed,
+    pub(super) begin: Begin,
     slots: Vec<Slot>,
     /// Slots by key and space.
     index: HashTable<u32>,
     /// Marks and entries that expire up to here are over for every row from now on.
-    floor: i64,
+    pub(super) floor: i64,
     /// Origins of the marks that `seen` found, by row; empty until it does.
-    found: Vec<Option<Origin>>,
+    pub(super) found: Vec<Option<Origin>>,
     full_at: Option<u32>,
     had_due: bool,
     had_open: bool,
     /// The row whose image was made last.
-    image: Option<(u32, Arc<Image>)>,
+    pub(super) image: Option<(u32, Arc<Image>)>,
 }
 
 #[derive(Debug)]
@@ -132,12 +129,12 @@ impl Session {
         Finished { keyed, batch: begin.batch, full_at, kept, found }
     }
 
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.begin.keys.len()
     }
 
     /// The time that expiry is compared with for a row.
-    fn clock(&self, row: usize) -> i64 {
+    pub(super) fn clock(&self, row: usize) -> i64 {
         let seen = self.begin.seen.get(row).map_or(NONE_YET, |seen| seen.time);
         match self.keyed.settings.expires_by {
             ExpiresBy::Time => seen.max(self.begin.times.get(row).copied().unwrap_or(NONE_YET)),
@@ -146,7 +143,7 @@ impl Session {
         }
     }
 
-    fn refuse(&mut self, row: usize, clock: i64) -> Refusal {
+    pub(super) fn refuse(&mut self, row: usize, clock: i64) -> Refusal {
         self.full_at = Some(row as u32);
         self.keyed.full = Some(clock);
         Refusal::Full
@@ -213,61 +210,6 @@ impl Session {
         }
     }
 
-    fn image(&mut self, row: u32) -> Arc<Image> {
-        if let Some((last, image)) = &self.image
-            && *last == row
-        {
-            return image.clone();
-        }
-        let image = Arc::new(self.make_image(row));
-        self.image = Some((row, image.clone()));
-        image
-    }
-
-    fn make_image(&self, row: u32) -> Image {
-        let batch = &self.begin.batch;
-        let at = self.begin.rows.get(row as usize).copied().unwrap_or(row) as usize;
-        let time = |times: &[i64]| times.get(at).copied().unwrap_or(NONE_YET);
-        let owned = |payload: Payload| match payload {
-            Payload::Null => Owned::Null,
-            Payload::Bytes(span) => Owned::Bytes(batch.bytes(span).into()),
-            Payload::Cell(kind, span) => Owned::Cell(kind, batch.bytes(span).into()),
-        };
-        let output_key = self.begin.output_keys.as_ref().map(|keys| keys.cell(row as usize));
-        let output_key = output_key.filter(|cell| !cell.is_null());
-        let Some(source) = batch.rows.get(at) else { return EMPTY_IMAGE };
-        Image {
-            origin: source.origin,
-            timestamp: source.timestamp,
-            event: time(&batch.event.times),
-            ingestion: time(&batch.ingestion.times),
-            key: owned(source.key),
-            value: owned(source.value),
-            headers: batch.headers_of(source).to_vec(),
-            output_key: output_key.map_or(Owned::Null, |cell| Owned::Cell(cell.kind, cell.bytes.into())),
-            kind: source.kind as u8,
-            arrival: source.arrival,
-        }
-    }
-
-    fn origin(&self, row: u32) -> Origin {
-        let at = self.begin.rows.get(row as usize).copied().unwrap_or(row) as usize;
-        self.begin.batch.rows.get(at).map(|row| row.origin).unwrap_or_default()
-    }
-
-    /// About what keeping a row takes.
-    fn row_bytes(&self, row: u32) -> u64 {
-        let batch = &self.begin.batch;
-        let at = self.begin.rows.get(row as usize).copied().unwrap_or(row) as usize;
-        let Some(row) = batch.rows.get(at) else { return 0 };
-        let len = |payload: Payload| match payload {
-            Payload::Null => 0,
-            Payload::Bytes(span) | Payload::Cell(_, span) => u64::from(span.len),
-        };
-        let headers = batch.headers_of(row).iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
-        2 * len(row.key) + len(row.value) + headers.sum::<usize>() as u64
-    }
-
     /// In a call of several rows, entries that may come have room beside all that is there now, whatever goes during
     /// the call: only then is the answer the same as for one row after the other. A call of one row is judged by what
     /// it writes.
@@ -295,20 +237,7 @@ impl Session {
     }
 }
 
-const EMPTY_IMAGE: Image = Image {
-    origin: Origin { input: 0, epoch: -1, offset: 0, child: 0 },
-    timestamp: NONE_YET,
-    event: NONE_YET,
-    ingestion: NONE_YET,
-    key: Owned::Null,
-    value: Owned::Null,
-    headers: Vec::new(),
-    output_key: Owned::Null,
-    kind: 0,
-    arrival: 0,
-};
-
-fn breach(text: String) -> Refusal {
+pub(super) fn breach(text: String) -> Refusal {
     Refusal::Breach(text)
 }
 
@@ -334,31 +263,7 @@ fn push_entry(entries: &mut Entries, entry: Option<&Entry>) {
 
 impl State for Session {
     fn seen(&mut self, space: i64, expires: &[i64], clears: &[u32], refresh: bool) -> Result<Vec<u8>, Refusal> {
-        let rows = self.rows();
-        if expires.len() != 1 && expires.len() != rows {
-            return Err(breach(format!("seen with {} expiries for {rows} rows", expires.len())));
-        }
-        if let Some(row) = clears.iter().find(|&&row| row as usize >= rows) {
-            return Err(breach(format!("seen clears row {row} of {rows}")));
-        }
-        let mut is_clear = vec![false; if clears.is_empty() { 0 } else { rows }];
-        for &row in clears {
-            is_clear[row as usize] = true;
-        }
-        if self.found.is_empty() {
-            self.found = vec![None; rows];
-        }
-        let mut answer = Vec::with_capacity(rows);
-        for row in 0..rows {
-            if row % AHEAD == 0 {
-                let ahead = &self.begin.keys[row..rows.min(row + AHEAD)];
-                self.keyed.spaces.entry(space).or_default().marks.touch(ahead);
-            }
-            let clears = is_clear.get(row).copied().unwrap_or(false);
-            let until = expires[if expires.len() == 1 { 0 } else { row }];
-            answer.push(self.seen_row(space, row, until, clears, refresh)?);
-        }
-        Ok(answer)
+        self.seen_rows(space, expires, clears, refresh)
     }
 
     fn due(&mut self) -> Result<Dues, Refusal> {
@@ -533,57 +438,5 @@ impl Session {
             self.edit(slot, what, |entry| entry.keep(number, kept))?;
         }
         Ok(())
-    }
-
-    /// One row of `seen`.
-    fn seen_row(&mut self, space: i64, row: usize, until: i64, clears: bool, refresh: bool) -> Result<u8, Refusal> {
-        let (hash, clock) = (self.begin.keys[row], self.clock(row));
-        let table = self.keyed.spaces.entry(space).or_default();
-        let found = table.marks.find(hash).map(|place| (place, table.marks.at(place)));
-        let is_bound = self.keyed.quota.is_bound();
-        if let Some((place, old)) = found
-            && old.expires > clock
-        {
-            if clears {
-                self.keyed.unmark_logged(space, hash);
-                return Ok(3);
-            }
-            self.found[row] = Some(Origin { input: old.input, epoch: -1, offset: old.offset, child: 0 });
-            if refresh && until > old.expires {
-                let new = StoredMark { expires: until, ..old };
-                table.marks.replace(place, new);
-                self.keyed.log.push(Step::Unmarked { space, hash, old });
-                self.keyed.log.push(Step::Marked { space, hash, new });
-                if is_bound {
-                    self.keyed.quota.sub(&mark_item(space, hash, &old));
-                    self.keyed.quota.add(&mark_item(space, hash, &new));
-                }
-            }
-            return Ok(2);
-        }
-        if clears {
-            return Ok(4);
-        }
-        if is_bound && !self.keyed.make_room(clock, Sum { count: 1, bytes: MARK_BYTES }) {
-            return Err(self.refuse(row, clock));
-        }
-        let origin = self.origin(row as u32);
-        let born = self.keyed.next_born();
-        let new = StoredMark { expires: until, offset: origin.offset, input: origin.input, born };
-        let Keyed { spaces, log, quota, .. } = &mut self.keyed;
-        let table = spaces.entry(space).or_default();
-        if let Some((place, old)) = found {
-            table.marks.replace(place, new);
-            log.push(Step::Unmarked { space, hash, old });
-            quota.sub(&mark_item(space, hash, &old));
-        } else {
-            table.marks.insert(hash, new, self.floor, |hash, old| {
-                log.push(Step::Unmarked { space, hash, old });
-                quota.sub(&mark_item(space, hash, &old));
-            });
-        }
-        log.push(Step::Marked { space, hash, new });
-        quota.add(&mark_item(space, hash, &new));
-        Ok(1)
     }
 }
