@@ -104,6 +104,7 @@ impl Assembly<'_> {
                         out.emit(Emit { route: Route::Duplicates, batch, row: record, added: &added, failure: None });
                     }
                     duplicate += 1;
+                    self.count_redelivered(row, record, done);
                 }
                 5 => {
                     let mark = self.seen(batch, at).time.div_euclid(1_000_000);

@@ -1,8 +1,8 @@
 //! Output rows that a guest sends to a named route: kept rows that lost after all, or whatever else does not go on.
 
-use crate::batch::{Batch, Headers, kind};
+use crate::batch::{Batch, Headers, Row, kind};
 use crate::chain::{Emit, Out, Route};
-use crate::outcome::{Assembly, raise_into};
+use crate::outcome::{Assembly, Done, raise_into};
 use crate::plan::ColumnRef;
 
 impl Assembly<'_> {
@@ -42,6 +42,19 @@ impl Assembly<'_> {
             let row = raise_into(image, 0, &mut bytes, &mut alone.headers);
             alone.add_arena(bytes);
             out.emit(Emit { route, batch: &alone, row: &row, added: &added, failure: failure.as_ref() });
+        }
+    }
+
+    /// A guest that judges by marks alone does not see their positions: whether a redelivered record found its own is for
+    /// the host to count (R1), under the name `redelivered_self`.
+    pub(crate) fn count_redelivered(&self, row: usize, record: &Row, done: &mut Done) {
+        let found = self.finished.as_ref().and_then(|finished| finished.found(row as u32));
+        if !record.redelivered || !self.answer.winners.is_empty() || found != Some(record.origin) {
+            return;
+        }
+        let counter = self.stage.counters.iter().position(|name| name == "redelivered_self");
+        if let Some(count) = counter.and_then(|counter| done.counts.get_mut(counter)) {
+            *count += 1;
         }
     }
 

@@ -51,7 +51,7 @@ pub struct Stage {
     reads: Vec<Read>,
     pub(crate) writes: Vec<ColumnRef>,
     pub(crate) routes: Vec<String>,
-    counters: Vec<String>,
+    pub(crate) counters: Vec<String>,
     pub(crate) content: Content,
     /// The field that is the whole value, for stages that change parts of it.
     pub(crate) whole_value: Option<usize>,
