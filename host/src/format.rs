@@ -292,8 +292,9 @@ pub fn read_snapshot(bytes: &[u8]) -> anyhow::Result<(Marker, Vec<Sealed>)> {
 #[serde(try_from = "Bytes")]
 pub struct EntryBytes(#[serde(with = "bytes")] pub Vec<u8>);
 
-#[derive(Deserialize)]
-struct Bytes(#[serde(with = "bytes")] Vec<u8>);
+/// Bytes that are written in one piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes(#[serde(with = "bytes")] pub Vec<u8>);
 
 impl TryFrom<Bytes> for EntryBytes {
     type Error = FormatError;
