@@ -12,6 +12,7 @@ pub mod key {
         export_macro_name: "export_key",
         default_bindings_module: "tamis_guest::bindings::key",
         additional_derives: [PartialEq, Eq, Default],
+        additional_derives_ignore: ["column"],
         generate_all,
     });
 }

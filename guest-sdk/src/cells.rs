@@ -112,6 +112,21 @@ impl<'a> Cell<'a> {
     }
 }
 
+impl PartialEq for Column {
+    fn eq(&self, other: &Column) -> bool {
+        self.kinds == other.kinds && self.offsets == other.offsets && self.data == other.data
+    }
+}
+
+impl Eq for Column {}
+
+/// No cells: `offsets` still holds its first 0, hence not derived.
+impl Default for Column {
+    fn default() -> Column {
+        Column::with_capacity(0, 0)
+    }
+}
+
 impl Column {
     /// An empty column with room for so many cells and bytes.
     pub fn with_capacity(rows: usize, bytes: usize) -> Column {
@@ -150,9 +165,6 @@ impl Column {
     /// Appends a cell by its kind and bytes.
     #[inline]
     pub fn push_bytes(&mut self, kind: u8, bytes: &[u8]) {
-        if self.offsets.is_empty() {
-            self.offsets.push(0);
-        }
         self.kinds.push(kind);
         self.data.extend_from_slice(bytes);
         self.offsets.push(self.data.len() as u32);
@@ -171,6 +183,13 @@ impl Column {
     /// Appends a boolean.
     pub fn push_bool(&mut self, value: bool) {
         self.push_bytes(kind::BOOL, &[u8::from(value)]);
+    }
+
+    /// Takes all cells away, keeping the memory.
+    pub fn clear(&mut self) {
+        self.kinds.clear();
+        self.offsets.truncate(1);
+        self.data.clear();
     }
 
     /// Takes the last cell away.

@@ -142,10 +142,11 @@ impl Slot<'_> {
         self.table.remove(self.index);
     }
 
-    /// Says what the row being judged lost to: image or mark `n` of this entry. For verdict duplicate.
+    /// Says what the row being judged lost to: image or mark `n` of this entry. For verdict duplicate; of
+    /// several, in several spaces, the first counts.
     pub fn winner(&mut self, n: u8) {
         let winner = self.origin(n, true);
-        self.table.winner = Some(winner);
+        self.table.winner.get_or_insert(winner);
     }
 
     /// Row of the call, or rows + slot and the image's number.

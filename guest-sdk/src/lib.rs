@@ -17,9 +17,13 @@ pub mod check;
 pub mod codec;
 pub mod document;
 mod driver;
+mod export;
 pub mod failure;
 pub mod key;
 pub mod keyed;
+#[cfg(not(target_arch = "wasm32"))]
+#[allow(clippy::expect_used, reason = "a test kit fails by panicking")]
+pub mod kit;
 pub mod number;
 pub mod out;
 pub mod path;
@@ -29,6 +33,7 @@ pub mod transform;
 pub use cells::{Cell, Column, kind};
 pub use check::{Check, Finding, Severity, Traits};
 pub use codec::{Codec, Decoded, DecodedColumn};
+pub use export::__private;
 pub use failure::Failure;
 pub use key::{Key, KeyCell};
 pub use keyed::{Dues, Entries, ExpiresBy, Keyed, Outcome, Output, Slot, StateCalls, Stamps, View};

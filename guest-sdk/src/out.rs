@@ -2,7 +2,7 @@
 
 use crate::cells::{Cell, Column};
 use crate::failure::{Failure, RowFailure};
-use crate::keyed::{Output, Slot};
+use crate::keyed::{Outcome, Output, Slot};
 use crate::row::{NONE_YET, Row, Stamp};
 
 /// What becomes of a row.
@@ -69,22 +69,15 @@ pub struct Window {
 /// emits before the row it fires before.
 #[derive(Debug, Default)]
 pub struct Out {
-    pub(crate) lists: Lists,
-    pub(crate) failures: Vec<RowFailure>,
-    pub(crate) counts: Vec<u64>,
+    output: Output,
+    failures: Vec<RowFailure>,
+    counts: Vec<u64>,
     /// The row before which emitted rows stand now.
-    pub(crate) at: u32,
+    at: u32,
     /// The wake that fires, if one does.
-    pub(crate) wake: Option<Stamp>,
+    wake: Option<Stamp>,
     /// Has the row being judged failed?
-    pub(crate) failed: bool,
-}
-
-/// The lists of an output while they grow.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    pub(crate) output: Output,
-    pub(crate) columns: Vec<Column>,
+    failed: bool,
 }
 
 impl Out {
@@ -104,7 +97,7 @@ impl Out {
 
     /// Sends the row emitted last to `routes[route]` of the check instead of the main output.
     pub fn to_route(&mut self, route: u8) {
-        if let Some(last) = self.lists.output.routes.last_mut() {
+        if let Some(last) = self.output.routes.last_mut() {
             *last = route + 1;
         }
     }
@@ -115,7 +108,8 @@ impl Out {
     /// If nothing was emitted, or there is no such column.
     pub fn write(&mut self, column: usize, cell: Cell<'_>) {
         let rows = self.emitted();
-        let column = &mut self.lists.columns[column];
+        assert!(rows > 0, "write before anything was emitted");
+        let column = &mut self.output.columns[column];
         while column.len() >= rows {
             column.pop();
         }
@@ -143,14 +137,77 @@ impl Out {
 
     /// Number of rows emitted so far in this call.
     pub fn emitted(&self) -> usize {
-        self.lists.output.at.len()
+        self.output.at.len()
+    }
+
+    /// For a stage that writes so many columns and counts so many things.
+    pub(crate) fn new(columns: usize, counters: usize) -> Out {
+        let output = Output { columns: vec![Column::default(); columns], ..Output::default() };
+        Out { output, counts: vec![0; counters], ..Out::default() }
+    }
+
+    /// What is emitted from here on stands before this row, and comes of this wake or of the row.
+    pub(crate) fn stand(&mut self, at: u32, wake: Option<Stamp>) {
+        (self.at, self.wake, self.failed) = (at, wake, false);
+    }
+
+    /// Did the row fail that is judged now? Then what it emitted since `emitted` goes.
+    pub(crate) fn undo_if_failed(&mut self, emitted: usize) -> bool {
+        if self.failed && self.emitted() > emitted {
+            let Output { at, origins, images, routes, kinds, wakes, windows, columns } = &mut self.output;
+            at.truncate(emitted);
+            origins.truncate(emitted);
+            images.truncate(emitted);
+            routes.truncate(emitted);
+            kinds.truncate(emitted);
+            wakes.times.truncate(emitted);
+            wakes.inputs.truncate(emitted);
+            windows.truncate(2 * emitted);
+            for column in columns {
+                while column.len() > emitted {
+                    column.pop();
+                }
+            }
+        }
+        self.failed
+    }
+
+    /// The outcome of the call, ready to cross: lists that say nothing are left empty.
+    pub(crate) fn finish(mut self, verdicts: Vec<u8>, mut winners: Vec<u32>, mut winner_images: Vec<u8>) -> Outcome {
+        let rows = self.emitted();
+        let output = &mut self.output;
+        for column in &mut output.columns {
+            while column.len() < rows {
+                column.push(Cell::UNCHANGED);
+            }
+        }
+        for list in [&mut output.images, &mut output.routes, &mut output.kinds, &mut winner_images] {
+            if list.iter().all(|&n| n == 0) {
+                list.clear();
+            }
+        }
+        if output.wakes.times.iter().all(|&time| time == NONE_YET) {
+            output.wakes.times.clear();
+        }
+        if output.wakes.times.is_empty() || output.wakes.inputs.iter().all(|&input| input == 0) {
+            output.wakes.inputs.clear();
+        }
+        if output.windows.iter().all(|&time| time == NONE_YET) {
+            output.windows.clear();
+        }
+        if verdicts.iter().filter(|&&verdict| verdict == 4).count() != winners.len() {
+            winners.clear();
+            winner_images.clear();
+        }
+        let Out { output, failures, counts, .. } = self;
+        Outcome { verdicts, output, failures, winners, winner_images, counts }
     }
 
     #[inline]
     fn emit(&mut self, origin: u32, image: u8, kind: Kind, window: Option<Window>) {
         let wake = self.wake.unwrap_or(Stamp::NONE_YET);
         let window = window.unwrap_or(Window { start: NONE_YET, end: NONE_YET });
-        let output = &mut self.lists.output;
+        let output = &mut self.output;
         output.at.push(self.at);
         output.origins.push(origin);
         output.images.push(image);

@@ -29,6 +29,9 @@ impl Stamp {
     /// Before every other.
     pub const NONE_YET: Stamp = Stamp { time: NONE_YET, input: 0 };
 
+    /// After every other.
+    pub const LAST: Stamp = Stamp { time: NEVER, input: u16::MAX };
+
     /// The first stamp of an instant: what has that time in any input stands at or after it.
     pub const fn at(time: i64) -> Stamp {
         Stamp { time, input: 0 }

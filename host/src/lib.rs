@@ -1,6 +1,7 @@
 //! The tamis host: pipelines of WebAssembly guests over records, with the state, the time and the positions in the host.
 
 pub mod batch;
+pub mod bundled;
 pub mod checkpoint;
 pub mod chain;
 pub mod cli;

@@ -1,8 +1,8 @@
 //! The entries of one call while it runs: what stood in them, what the guest wrote, which wakes are set.
 
-use crate::cells::{Cell, Column, kind};
+use crate::cells::{Column, kind};
 use crate::keyed::{Dues, Entries, ExpiresBy};
-use crate::row::{NEVER, Stamp};
+use crate::row::{NEVER, NONE_YET, Stamp};
 
 /// No number: of a wake, of a kept image.
 pub(super) const NONE: u32 = u32::MAX;
@@ -45,10 +45,10 @@ pub(super) enum Value {
 /// An image or mark written, or let go, in this call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    pub(super) slot: u32,
     pub(super) n: u8,
     pub(super) what: Image,
-    before: u32,
+    /// The one written before it in the same entry.
+    pub(super) before: u32,
 }
 
 /// What stands at a number.
@@ -124,13 +124,19 @@ impl Table {
         self.due_values = entries.values;
     }
 
-    /// Takes the entries in that `open` handed out first; `space_of` gives the space of the n-th of them.
-    pub(super) fn take_opened(&mut self, entries: Entries, mut space_of: impl FnMut(u32) -> i64) {
-        for i in 0..entries.values.len() {
+    /// Takes the entries in that `open` handed out first, which are the slots from here on; the spaces stand beside the
+    /// pairs, one for all or one each.
+    pub(super) fn take_opened(&mut self, slots: &[u32], spaces: &[i64], entries: Entries) {
+        let first = self.entries.len();
+        for (pair, &slot) in slots.iter().enumerate() {
+            if slot as usize != self.entries.len() {
+                continue;
+            }
+            let i = slot as usize - first;
             let stood = entries.values.cell(i).kind != kind::MISSING;
             let value = if stood { Value::Opened(i as u32) } else { Value::None };
             let expires = entries.expires.get(i).copied().unwrap_or(NEVER);
-            let space = space_of(self.entries.len() as u32);
+            let space = if spaces.len() == 1 { spaces[0] } else { spaces[pair] };
             self.entries.push(Entry { space, expires, value, stood, ..Entry::EMPTY });
         }
         self.opened_values = entries.values;
@@ -235,6 +241,9 @@ impl Table {
     }
 
     pub(crate) fn wake_at(&mut self, slot: u32, at: Stamp, rank: &[u8]) {
+        if at.time == NONE_YET {
+            return self.cancel_wake(slot);
+        }
         self.must_stand(slot, "wake_at");
         let number = self.wakes.len() as u32;
         let from = self.ranks.len() as u32;
@@ -280,12 +289,9 @@ impl Table {
         &self.ranks[from as usize..to as usize]
     }
 
-    /// The value of an entry that stands, as a cell.
-    pub(super) fn value_cell(&self, slot: u32) -> Cell<'_> {
-        match self.value(slot) {
-            Some(bytes) => Cell::bytes(bytes),
-            None => Cell::MISSING,
-        }
+    /// Was the wake with this number set in this call?
+    pub(super) fn is_set_here(&self, number: u32) -> bool {
+        number != NONE && number >= self.dues
     }
 
     fn must_stand(&self, slot: u32, what: &str) {
@@ -309,7 +315,7 @@ impl Table {
             None => {
                 let entry = &mut self.entries[slot as usize];
                 let before = std::mem::replace(&mut entry.kept, self.kept.len() as u32);
-                self.kept.push(Kept { slot, n, what, before });
+                self.kept.push(Kept { n, what, before });
             }
         }
     }
