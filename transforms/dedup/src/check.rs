@@ -172,6 +172,11 @@ fn refuse_changes(s: &Settings, check: &mut Check) {
         let found = check.error(code, at, text);
         found.help("a new stage id").help("the old setting").help("tamis reset --forget");
     }
+    if plan::stored_form(s) == Some(plan::MARKS) && !Plan::of(s).fast && !check.is_refused() {
+        let text = "kept state only knows that a key was here, which was enough for the settings before and is not now";
+        let found = check.error("D-ORDER-CHANGED", "/with", text);
+        found.help("a new stage id").help("the old settings").help("tamis reset --forget");
+    }
 }
 
 /// What is defined and not built yet.

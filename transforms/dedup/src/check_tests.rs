@@ -151,6 +151,15 @@ fn kept_state_of_another_order_or_window_is_refused() {
 }
 
 #[test]
+fn marks_do_not_become_entries_and_entries_stay_what_they_are() {
+    let stored = |params: Value| check(&params, &context(json!({}))).traits.identity;
+    let found = codes(json!({ "audit": true }), json!({ "stored": stored(json!({})) }));
+    assert!(found.contains(&("D-ORDER-CHANGED".to_string(), true)), "{found:?}");
+    let later = check(&json!({}), &context(json!({ "stored": stored(json!({ "audit": true })) })));
+    assert!(!later.is_refused() && later.reads == ["offset"], "{later:?}");
+}
+
+#[test]
 fn the_plain_mode_reads_nothing_and_asks_for_no_time() {
     let check = check(&json!({}), &context(json!({ "bounded": false })));
     assert!(check.reads.is_empty() && check.writes.is_empty() && check.routes.is_empty());

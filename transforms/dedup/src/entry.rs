@@ -19,6 +19,8 @@ const HAS_CONTENT: u8 = 0x20;
 const HAS_WROTE: u8 = 0x40;
 const HAS_AUDIT: u8 = 0x80;
 
+/// Numbers from here on are marks: only the position of the kept record. Below it they are images.
+pub const MARKS: u8 = 128;
 /// No image and no mark.
 pub const NOTHING_KEPT: u8 = u8::MAX;
 
@@ -96,6 +98,11 @@ impl Group {
         rank.extend_from_slice(position_of(&self.standing));
         rank.extend_from_slice(&ordered(window_start));
         rank
+    }
+
+    /// Can the kept record leave again?
+    pub fn has_image(&self) -> bool {
+        self.image < MARKS
     }
 
     /// Forgets the order value: nothing will be compared with it.

@@ -8,6 +8,9 @@ use crate::scope::Met;
 use crate::settings::{self, Clock};
 use crate::table::Code;
 
+/// Greatest number of a kept record.
+const MOST: u8 = 126;
+
 /// Judges a row.
 pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
     if row.is_tombstone() {
@@ -69,9 +72,9 @@ fn nearest(dedup: &Dedup, groups: &[Group], time: i64) -> Option<usize> {
 fn first(dedup: &mut Dedup, row: &Row<'_>, mut groups: Groups, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
     let waits = matches!(dedup.plan.code, Code::FE | Code::LE);
     let phase = if waits { Phase::Waiting } else { Phase::Written };
-    let free = (0..NOTHING_KEPT).find(|number| groups.iter().all(|group| group.image != *number));
+    let free = (dedup.number(0)..=dedup.number(MOST)).find(|number| groups.iter().all(|group| group.image != *number));
     if free.is_none() && dedup.plan.images {
-        let text = "255 groups of this key are open: the delay of time is far longer than the horizon";
+        let text = "127 groups of this key are open: the delay of time is far longer than the horizon";
         out.fail(row, Failure::permanent("too_many_groups", text));
         return Verdict::Drop;
     }

@@ -60,7 +60,9 @@ impl Plan {
         let code = s.code();
         let shape = s.window.shape();
         let marks_deletes = shape == Shape::None && s.emit == Emit::Change && s.updates();
+        // Entries that are there already are not left for marks, which do not see them.
         let fast = code == Code::FA
+            && stored_form(s) != Some(ENTRIES)
             && !s.audit
             && s.heartbeat.is_none()
             && match shape {
@@ -189,5 +191,16 @@ pub fn identity(s: &Settings) -> Value {
         }
     };
     let window = if s.window == Window::None { window } else { format!("{window}, clock {}", s.clock.word()) };
-    json!({ "order": format!("{keep}/{order}"), "window": window })
+    let form = if Plan::of(s).fast { MARKS } else { ENTRIES };
+    json!({ "order": format!("{keep}/{order}"), "window": window, "form": form })
+}
+
+/// Only that a key was here.
+pub const MARKS: &str = "marks";
+/// What is kept of it.
+pub const ENTRIES: &str = "entries";
+
+/// What kept state consists of.
+pub fn stored_form(s: &Settings) -> Option<&str> {
+    s.stored.as_ref().and_then(|stored| stored.get("form")).and_then(Value::as_str)
 }

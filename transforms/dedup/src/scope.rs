@@ -2,7 +2,7 @@
 
 use tamis_guest::{Cell, Kind, NEVER, Out, Row, Slot, Verdict, Window};
 
-use crate::entry::{self, Audit, Group, NOTHING_KEPT, Phase};
+use crate::entry::{self, Audit, Group, MARKS, NOTHING_KEPT, Phase};
 use crate::settings::{Clock, Late};
 use crate::standing::{Standing, beats, position, standing};
 use crate::table::{Code, Output};
@@ -126,6 +126,12 @@ impl Dedup {
         if self.settings.retention.is_some_and(|retention| retention.access) && group.phase != Phase::Waiting {
             group.time = group.time.max(base);
         }
+        let number = self.number(group.image % MARKS);
+        if number != group.image && group.image != NOTHING_KEPT {
+            // Made under settings that kept less, or more.
+            slot.let_go(group.image);
+            group.image = number;
+        }
         self.keep(group, row, slot);
         if group.phase == Phase::Waiting {
             return Met::Won(Verdict::Held);
@@ -148,7 +154,7 @@ impl Dedup {
         if group.image != NOTHING_KEPT {
             slot.winner(group.image);
         }
-        if group.phase == Phase::Written && self.is_due(group, row) {
+        if group.phase == Phase::Written && group.has_image() && self.is_due(group, row) {
             out.emit_kept(slot, group.image, Kind::New, None);
             self.audit(group, out);
             group.wrote = Some(self.time(row));
@@ -165,7 +171,7 @@ impl Dedup {
 
     /// The kept record lost against the row: it goes to the route of duplicates.
     fn displace(&self, group: &Group, row: &Row<'_>, slot: &Slot<'_>, out: &mut Out) {
-        if !self.plan.displaces || group.image == NOTHING_KEPT {
+        if !self.plan.displaces || !group.has_image() {
             return;
         }
         out.emit_kept(slot, group.image, Kind::Insert, None);
@@ -176,12 +182,17 @@ impl Dedup {
         out.write(self.plan.duplicate_of, Cell::text(&format!("{topic}/{partition}/{offset}")));
     }
 
-    /// Keeps the row under the group's number: its image where that may leave again, else its position.
+    /// The number under which the kept record of a group stays: its image where that may leave again, else a mark.
+    pub(crate) fn number(&self, n: u8) -> u8 {
+        if self.plan.images { n } else { n + MARKS }
+    }
+
+    /// Keeps the row under the group's number.
     pub(crate) fn keep(&self, group: &Group, row: &Row<'_>, slot: &mut Slot<'_>) {
         match group.image {
             NOTHING_KEPT => {}
-            image if self.plan.images => slot.keep(image, row),
-            image => slot.mark(image, row),
+            mark if mark >= MARKS => slot.mark(mark, row),
+            image => slot.keep(image, row),
         }
     }
 

@@ -37,7 +37,7 @@ pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out)
             _ => false,
         };
         let phase = if waits { Phase::Waiting } else { Phase::Written };
-        let group = dedup.open(row, phase, KEPT);
+        let group = dedup.open(row, phase, dedup.number(KEPT));
         dedup.save(std::slice::from_ref(&group), slot, NEVER);
         dedup.keep(&group, row, slot);
         if waits {

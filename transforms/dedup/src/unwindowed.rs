@@ -10,8 +10,8 @@ use crate::{Dedup, UNCHANGED_SUPPRESSED};
 
 /// Number of the kept record.
 const KEPT: u8 = 0;
-/// Number of the position that stays when a candidate has left.
-const LEFT: u8 = 1;
+/// Number of the mark that stays when a candidate has left.
+const LEFT: u8 = entry::MARKS;
 
 /// Judges a row.
 pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
@@ -57,7 +57,7 @@ pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out)
 fn first(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
     let waits = matches!(dedup.plan.code, Code::FE | Code::NO3);
     let phase = if waits { Phase::Waiting } else { Phase::Written };
-    let group = dedup.open(row, phase, KEPT);
+    let group = dedup.open(row, phase, dedup.number(KEPT));
     // A delete marker has nothing to do with what comes after it.
     if slot.value().is_some() {
         slot.remove();
