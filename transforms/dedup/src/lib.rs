@@ -102,4 +102,4 @@ impl Keyed for Dedup {
     }
 }
 
-//tamis_guest::keyed!(Dedup, include_str!("../manifest.json"));
+tamis_guest::keyed!(Dedup, include_str!("../manifest.json"));
