@@ -10,11 +10,20 @@ use clap::{Parser, Subcommand};
 use exit::Failure;
 use output::{Color, Reply, Session};
 
+pub mod codes;
+pub mod completions;
 pub mod dedup;
 pub mod exit;
+pub mod explain;
+pub mod inspect;
+pub mod list;
+pub mod load;
 pub mod output;
+pub mod plan;
 pub mod run;
+pub mod schema;
 pub mod test;
+pub mod validate;
 
 /// Streams through WebAssembly guests: unique, filtered, masked, from file to file.
 #[derive(Parser, Debug)]
@@ -43,8 +52,23 @@ pub struct Cli {
 enum Verb {
     /// Run pipelines
     Run(run::Args),
+    /// Check pipeline files without running them
+    #[command(alias = "lint")]
+    Validate(validate::Args),
+    /// Show what would run: every default, what each stage does, modules, state
+    Plan(plan::Args),
     /// Run the tests in pipeline files
     Test(test::Args),
+    /// List the guests that are there
+    List(list::Args),
+    /// Show what a guest is, what it wants and what it costs
+    Inspect(inspect::Args),
+    /// Say what a code means, and the way out
+    Explain(explain::Args),
+    /// Print the JSON Schema of pipeline files, for editors
+    Schema(schema::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
     /// Make a stream unique, without a pipeline file
     Dedup(dedup::Args),
 }
@@ -84,6 +108,13 @@ pub fn main(arguments: impl Iterator<Item = OsString>, environment: BTreeMap<Str
 fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, Failure>) {
     match verb {
         Verb::Run(args) => ("run", run::main(args, session)),
+        Verb::Validate(args) => ("validate", validate::main(args, session)),
+        Verb::Plan(args) => ("plan", plan::main(args, session)),
+        Verb::List(args) => ("list", list::main(args, session)),
+        Verb::Inspect(args) => ("inspect", inspect::main(args, session)),
+        Verb::Explain(args) => ("explain", explain::main(args, session)),
+        Verb::Schema(args) => ("schema", schema::main(args, session)),
+        Verb::Completions(args) => ("completions", completions::main(args, session)),
         Verb::Test(args) => ("test", test::main(args, session)),
         Verb::Dedup(args) => ("dedup", dedup::main(args, session)),
     }

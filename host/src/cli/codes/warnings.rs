@@ -1,0 +1,126 @@
+//! Warnings and notes: it runs, and may not do what was meant.
+
+use super::Entry;
+
+/// The W- codes.
+pub static ENTRIES: &[Entry] = &[
+    Entry {
+        code: "W-CYCLIC-KEY",
+        when: "a key part is a cyclic date function (hour, minute, weekday), or a field computed by one",
+        reason: "Records of different days share the key: of 9 o'clock today and 9 o'clock tomorrow one remains.",
+        ways: &["a tumbling window instead", "the whole date in the key"],
+        rules: &["K14"],
+    },
+    Entry {
+        code: "W-DEPENDENT-KEY",
+        when: "a key part is decided by another part",
+        reason: "It tells no more records apart.",
+        ways: &["leave it out"],
+        rules: &["K14"],
+    },
+    Entry {
+        code: "W-IDLE",
+        when: "several partitions, something waits for the watermark, and `time.idle` is not set",
+        reason: "The watermark is that of the slowest partition. One that falls silent stops all results.",
+        ways: &["`time: { idle: 1m }`"],
+        rules: &["W7"],
+    },
+    Entry {
+        code: "W-SCOPE",
+        when: "`scope: partition`, several partitions, and a key that does not decide the partition",
+        reason: "Copies in different partitions do not meet, and all of them leave.",
+        ways: &["`scope: global`", "a key with `key`, `partition` or `position` in it"],
+        rules: &["R6"],
+    },
+    Entry {
+        code: "W-ARRIVAL",
+        when: "order by arrival and several partitions",
+        reason: "Which of two partitions is read first differs from run to run, and so does the record that stays.",
+        ways: &["`order: time`", "`scope: partition`, if copies share a partition"],
+        rules: &["O4"],
+    },
+    Entry {
+        code: "W-WINDOW-KEY",
+        when: "windowed upsert output without the window in its key",
+        reason: "Each window of a key overwrites the one before.",
+        ways: &["leave `window_in_key` out"],
+        rules: &["T5"],
+    },
+    Entry {
+        code: "W-REPEATS",
+        when: "a hopping or cumulative window",
+        reason: "A record lies in several windows, and its key leaves once for each.",
+        ways: &["a tumbling window, or a horizon, if one copy is wanted"],
+        rules: &["2.3", "2.4"],
+    },
+    Entry {
+        code: "W-SESSION",
+        when: "sessions or growing horizons that leave at once, not by the processing clock",
+        reason: "Two groups that were sent may turn out to be one; that cannot be undone in append output.",
+        ways: &["`emit: close`", "`refresh: create`"],
+        rules: &["T7", "T8"],
+    },
+    Entry {
+        code: "W-WALL-CLOCK",
+        when: "windows, horizons or retention by processing time, on a source that can be read again",
+        reason: "Reading the same input again gives other output: the wall clock has gone on. Downtime counts as silence.",
+        ways: &["`clock: event`", "`retention: { for: 7d, clock: event }`"],
+        rules: &["X5", "R7"],
+    },
+    Entry {
+        code: "W-FIRST-ARRIVAL",
+        when: "keep first by time within a horizon, into append output, at once",
+        reason: "What leaves is the first to arrive, not the earliest.",
+        ways: &["`emit: close`", "`output: upsert`"],
+        rules: &["2.6"],
+    },
+    Entry {
+        code: "W-ALIGNED",
+        when: "keep first in a tumbling window (a note)",
+        reason: "Two copies a second apart, on both sides of the edge of a window, both leave.",
+        ways: &["`window: { horizon: 1h }`: within an hour of each other"],
+        rules: &["T9"],
+    },
+    Entry {
+        code: "W-UNBOUNDED",
+        when: "state without a bound was accepted",
+        reason: "It grows with every new key.",
+        ways: &["`state: { retention: 7d }`"],
+        rules: &["X7"],
+    },
+    Entry {
+        code: "W-LATE",
+        when: "records can be late, and there is neither `routes.late` nor a dead letter",
+        reason: "They are counted, and gone.",
+        ways: &["`routes: { late: { file: late.jsonl } }`", "`late: drop`, if that is meant"],
+        rules: &["L2"],
+    },
+    Entry {
+        code: "W-NULL",
+        when: "records without key go to the dead letter, and there is none",
+        reason: "The first of them stops the pipeline.",
+        ways: &["`errors: { dead_letter: { file: dead.jsonl } }`", "`null_key: drop`, or `pass` in append output"],
+        rules: &["K3"],
+    },
+    Entry {
+        code: "W-SAME",
+        when: "the combination is identical to another one",
+        reason: "It is accepted, and does the same as the one that is named.",
+        ways: &["write the other one, for the reader"],
+        rules: &["2.1"],
+    },
+    Entry {
+        code: "W-ID",
+        when: "a stage with state has no `id`",
+        reason: "State belongs to the id. The default follows the name of the guest and the place of the stage, so another stage in front may take the state over.",
+        ways: &["add an `id`"],
+        rules: &["R8"],
+    },
+    Entry {
+        code: "W-QUOTED",
+        when: "`${...}` stands in quotes",
+        reason: "Variables are put into plain text only; in quotes these are the characters themselves.",
+        ways: &["take the quotes away"],
+        rules: &[],
+    },
+];

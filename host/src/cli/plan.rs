@@ -1,0 +1,194 @@
+//! `plan`: what would run, before it runs.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::exit::Failure;
+use super::load;
+use super::output::{Reply, Session, printable};
+use crate::config::filled::{Found, filled, to_yaml};
+use crate::config::pipeline::{KeyForm, Stage};
+use crate::config::values;
+use crate::guest::Module;
+use crate::plan::{Clock, ColumnRef, OutputKind, Plan, Planned};
+
+/// Arguments of `plan`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A pipeline file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// The verb.
+pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
+    let library = load::library(session)?;
+    let plan = load::plan(session, &args.file, &library)?;
+    let mut reply = Reply::new(printable(&text(&plan)), json(&plan));
+    reply.diagnostics = plan.findings.clone();
+    Ok(reply)
+}
+
+/// The plan for a person: the file with every default, then what each stage does and costs.
+pub fn text(plan: &Plan) -> String {
+    let mut text = to_yaml(&file(plan));
+    text.push_str("\n# stages\n");
+    for (i, planned) in plan.stages.iter().enumerate() {
+        text.push_str(&format!("# {}. {}: {}\n#    state: {}\n", i + 1, planned.id, sentence(plan, planned), state(plan, planned)));
+    }
+    if plan.stages.is_empty() {
+        text.push_str("# none: records leave as they came\n");
+    }
+    text.push_str(&format!("# decoded: {}\n", decoded(plan)));
+    text.push_str("\n# modules\n");
+    for (role, module) in modules(plan) {
+        let version = format!("{}@{}", module.name(), module.version());
+        text.push_str(&format!("# {version:<16} sha256:{}  {:>8}  {role}\n", module.digest(), values::print_size(module.size() as u64)));
+    }
+    text
+}
+
+/// The plan for a program.
+pub fn json(plan: &Plan) -> Value {
+    let stages: Vec<Value> = plan
+        .stages
+        .iter()
+        .map(|planned| {
+            json!({
+                "id": planned.id, "does": sentence(plan, planned), "state": state(plan, planned), "counters": planned.counters,
+                "module": { "name": planned.module.name(), "version": planned.module.version(), "digest": planned.module.digest() },
+            })
+        })
+        .collect();
+    let modules: Vec<Value> = modules(plan)
+        .iter()
+        .map(|(role, m)| {
+            json!({ "name": m.name(), "version": m.version(), "digest": m.digest(), "size": m.size(), "imports": m.imports(), "role": role })
+        })
+        .collect();
+    let pipeline = &plan.pipeline;
+    json!({
+        "name": pipeline.name, "description": pipeline.description, "labels": pipeline.labels, "file": file(plan), "stages": stages,
+        "modules": modules, "event_time": plan.event_time, "one_task": plan.one_task,
+    })
+}
+
+fn file(plan: &Plan) -> Value {
+    let found = Found {
+        schemas: plan.stages.iter().map(|s| s.module.manifest().params.clone()).collect(),
+        null_keys: plan.stages.iter().map(|s| s.key.as_ref().map(|k| k.null_key)).collect(),
+    };
+    filled(&plan.pipeline, &found)
+}
+
+/// What a stage does, in one sentence: the guest's own words, then how it is set here.
+fn sentence(plan: &Plan, planned: &Planned) -> String {
+    let mut parts = vec![planned.module.manifest().about.trim_end_matches('.').to_string()];
+    if let Some(key) = &planned.key {
+        parts.push(match &key.key.form {
+            KeyForm::Fields(paths) if paths.is_empty() => "all records are the same".to_string(),
+            KeyForm::Fields(paths) => format!("by {}", paths.iter().map(|p| p.path.to_string()).collect::<Vec<_>>().join(", ")),
+            KeyForm::Whole { root, except } if except.is_empty() => format!("by the whole {root}"),
+            KeyForm::Whole { root, except } => {
+                format!("by the whole {root} without {}", except.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            }
+            KeyForm::Guest(uses) => format!("by the key of {}", uses.name),
+        });
+    }
+    let written = planned.params.as_object().into_iter().flatten().map(|(name, value)| {
+        let value = to_yaml(value);
+        let value = value.trim_end();
+        if value.contains('\n') { format!("{name}: ...") } else { format!("{name}: {value}").replace(": {", ": {") }
+    });
+    parts.extend(written);
+    if planned.key.is_some() {
+        let traits = &planned.traits;
+        parts.push(match (traits.clock, traits.wants_time, traits.waits) {
+            (_, false, _) => "at once".to_string(),
+            (Clock::Processing, true, _) => "by the wall clock".to_string(),
+            (clock, true, waits) => {
+                let clock = if clock == Clock::Event { format!("by event time in {}", plan.pipeline.time.field) } else { "by ingestion time".to_string() };
+                if waits { format!("{clock}, waiting for the watermark ({} behind)", values::print_duration(plan.pipeline.time.delay)) } else { clock }
+            }
+        });
+        parts.push(match traits.output {
+            OutputKind::Append => "appends".to_string(),
+            OutputKind::Upsert => "writes upserts under its key".to_string(),
+            OutputKind::Retract => "writes old and new images".to_string(),
+        });
+    }
+    parts.join("; ")
+}
+
+/// What its state costs, and what bounds it (performance.md).
+fn state(plan: &Plan, planned: &Planned) -> String {
+    if planned.key.is_none() {
+        return "none".to_string();
+    }
+    let traits = &planned.traits;
+    let cost = if traits.waits {
+        "the record and about 100 bytes per open key, then a mark of 46 bytes"
+    } else if traits.output != OutputKind::Append || planned.reads.iter().any(|c| !matches!(c, ColumnRef::Offset)) {
+        "a mark of 46 bytes per key, with its order value or the kept record where they are compared"
+    } else {
+        "a mark of 46 bytes per key"
+    };
+    let stage = plan.pipeline.stages.iter().find(|s| s.id == planned.id);
+    format!("{cost}; {}", stage.map_or_else(String::new, |s| bound(s, traits.bounded_state)))
+}
+
+fn bound(stage: &Stage, windowed: bool) -> String {
+    let bounds = &stage.state;
+    let mut words = Vec::new();
+    if windowed {
+        words.push("gone when its window is over".to_string());
+    }
+    if let Some(retention) = bounds.retention.filter(|r| r.length > 0) {
+        words.push(format!("forgotten after {}", values::print_duration(retention.length)));
+    }
+    if let Some(entries) = bounds.max_entries {
+        words.push(format!("at most {entries} keys"));
+    }
+    if let Some(bytes) = bounds.max_bytes {
+        words.push(format!("at most {}", values::print_size(bytes)));
+    }
+    if words.is_empty() { "kept for as long as the pipeline runs".to_string() } else { words.join(", ") }
+}
+
+fn decoded(plan: &Plan) -> String {
+    let paths: Vec<String> = plan.value_paths.iter().chain(&plan.key_paths).map(ToString::to_string).collect();
+    if paths.is_empty() { "nothing".to_string() } else { paths.join(", ") }
+}
+
+/// Each module once, and what it is here for.
+fn modules(plan: &Plan) -> Vec<(String, &Module)> {
+    let mut all: Vec<(String, &Module)> = Vec::new();
+    let mut add = |role: String, module| {
+        let module: &Module = module;
+        match all.iter_mut().find(|(_, m)| m.digest() == module.digest()) {
+            Some((roles, _)) if !roles.split(", ").any(|r| r == role) => *roles = format!("{roles}, {role}"),
+            Some(_) => {}
+            None => all.push((role, module)),
+        }
+    };
+    if !plan.value_paths.is_empty() {
+        add("decode.value".to_string(), &plan.decode_value.module);
+    }
+    if !plan.key_paths.is_empty() {
+        add("decode.key".to_string(), &plan.decode_key.module);
+    }
+    for planned in &plan.stages {
+        add(format!("stage {}", planned.id), &planned.module);
+        if let Some(guest) = planned.key.as_ref().and_then(|k| k.guest.as_ref()) {
+            add(format!("key of {}", planned.id), &guest.module);
+        }
+    }
+    if plan.stages.iter().any(|s| s.traits.output == OutputKind::Upsert) {
+        add("encode.key".to_string(), &plan.encode_made_key.module);
+    }
+    if plan.reencode_value {
+        add("encode.value".to_string(), &plan.encode_value.module);
+    }
+    all
+}
