@@ -15,6 +15,17 @@ pub struct Block {
     pub special: bool,
 }
 
+/// Where the special bytes of a block are, bit n for byte n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Specials {
+    /// Backslashes.
+    pub backslashes: u64,
+    /// Control characters.
+    pub control: u64,
+    /// Bytes that are not ASCII.
+    pub wide: u64,
+}
+
 /// Reads a block.
 #[inline(always)]
 pub fn read(block: &[u8; BLOCK]) -> Block {
@@ -34,29 +45,49 @@ fn sse2(block: &[u8; BLOCK]) -> Block {
     unsafe { sse2::read(block) }
 }
 
-/// Where the backslashes of a block are; for the few blocks that have any.
-pub fn backslashes(block: &[u8; BLOCK]) -> u64 {
-    positions(block, b'\\')
+/// Reads a block that has special bytes; few have.
+#[inline(always)]
+pub fn specials(block: &[u8; BLOCK]) -> Specials {
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    return wasm::specials(block);
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    return sse2_specials(block);
+    #[allow(unreachable_code)]
+    plain_specials(block)
 }
 
-/// Without vectors: eight bytes at a time.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn sse2_specials(block: &[u8; BLOCK]) -> Specials {
+    // SAFETY: as for `sse2`.
+    unsafe { sse2::specials(block) }
+}
+
+/// Without vectors.
 #[inline]
 pub fn plain(block: &[u8; BLOCK]) -> Block {
     let special = block.iter().fold(false, |found, &byte| found | (byte == b'\\') | (byte < 0x20) | (byte >= 0x80));
-    Block { quotes: positions(block, b'"'), special }
+    Block { quotes: positions(block, |byte| byte == b'"'), special }
 }
 
-fn positions(block: &[u8; BLOCK], wanted: u8) -> u64 {
-    let mut mask = 0;
-    for (at, &byte) in block.iter().enumerate() {
-        mask |= u64::from(byte == wanted) << at;
+/// As `plain`, for `specials`.
+#[inline]
+pub fn plain_specials(block: &[u8; BLOCK]) -> Specials {
+    Specials {
+        backslashes: positions(block, |byte| byte == b'\\'),
+        control: positions(block, |byte| byte < 0x20),
+        wide: positions(block, |byte| byte >= 0x80),
     }
-    mask
+}
+
+fn positions(block: &[u8; BLOCK], wanted: impl Fn(u8) -> bool) -> u64 {
+    block.iter().enumerate().fold(0, |mask, (at, &byte)| mask | u64::from(wanted(byte)) << at)
 }
 
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm {
-    use super::{BLOCK, Block};
+    use super::{BLOCK, Block, Specials};
     use core::arch::wasm32::{
         i8x16_bitmask, i8x16_eq, i8x16_lt, i8x16_min, i8x16_splat, v128, v128_any_true, v128_load, v128_or,
     };
@@ -70,12 +101,27 @@ mod wasm {
         unsafe { v128_load(block.as_ptr().add(AT).cast()) }
     }
 
+    /// A bit for each byte that the comparison holds for.
+    #[inline(always)]
+    fn bits([a, b, c, d]: [v128; 4], compare: impl Fn(v128) -> v128) -> u64 {
+        let bits = |v: v128| u64::from(i8x16_bitmask(compare(v)));
+        bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
+    }
+
+    #[inline(always)]
+    pub(super) fn specials(block: &[u8; BLOCK]) -> Specials {
+        let all = [load::<0>(block), load::<16>(block), load::<32>(block), load::<48>(block)];
+        let (slash, space) = (i8x16_splat(b'\\' as i8), i8x16_splat(0x20));
+        let wide = bits(all, |v| v);
+        let control = bits(all, |v| i8x16_lt(v, space)) & !wide;
+        Specials { backslashes: bits(all, |v| i8x16_eq(v, slash)), control, wide }
+    }
+
     #[inline(always)]
     pub(super) fn read(block: &[u8; BLOCK]) -> Block {
         let (a, b, c, d) = (load::<0>(block), load::<16>(block), load::<32>(block), load::<48>(block));
         let quote = i8x16_splat(b'"' as i8);
-        let bits = |v: v128| u64::from(i8x16_bitmask(i8x16_eq(v, quote)));
-        let quotes = bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
+        let quotes = bits([a, b, c, d], |v| i8x16_eq(v, quote));
         // As signed numbers, control characters and bytes beyond ASCII are those below a space.
         let low = i8x16_lt(i8x16_min(i8x16_min(a, b), i8x16_min(c, d)), i8x16_splat(0x20));
         let slash = i8x16_splat(b'\\' as i8);
@@ -87,7 +133,7 @@ mod wasm {
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod sse2 {
-    use super::{BLOCK, Block};
+    use super::{BLOCK, Block, Specials};
     use core::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
     };
@@ -102,13 +148,35 @@ mod sse2 {
         unsafe { _mm_loadu_si128(block.as_ptr().add(AT).cast()) }
     }
 
+    /// The high bit of each byte.
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn bits([a, b, c, d]: [__m128i; 4]) -> u64 {
+        let bits = |v: __m128i| u64::from(_mm_movemask_epi8(v) as u16);
+        bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn specials(block: &[u8; BLOCK]) -> Specials {
+        let all = [load::<0>(block), load::<16>(block), load::<32>(block), load::<48>(block)];
+        let (slash, space) = (_mm_set1_epi8(b'\\' as i8), _mm_set1_epi8(0x20));
+        let wide = bits(all);
+        let control = bits(all.map(|v| _mm_cmplt_epi8(v, space))) & !wide;
+        Specials { backslashes: bits(all.map(|v| _mm_cmpeq_epi8(v, slash))), control, wide }
+    }
+
     #[inline]
     #[target_feature(enable = "sse2")]
     pub(super) fn read(block: &[u8; BLOCK]) -> Block {
         let (a, b, c, d) = (load::<0>(block), load::<16>(block), load::<32>(block), load::<48>(block));
         let quote = _mm_set1_epi8(b'"' as i8);
-        let bits = |v: __m128i| u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(v, quote)) as u16);
-        let quotes = bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
+        let quotes = bits([
+            _mm_cmpeq_epi8(a, quote),
+            _mm_cmpeq_epi8(b, quote),
+            _mm_cmpeq_epi8(c, quote),
+            _mm_cmpeq_epi8(d, quote),
+        ]);
         // As signed numbers, control characters and bytes beyond ASCII are those below a space.
         let (slash, space) = (_mm_set1_epi8(b'\\' as i8), _mm_set1_epi8(0x20));
         let odd = |v: __m128i| _mm_or_si128(_mm_cmpeq_epi8(v, slash), _mm_cmplt_epi8(v, space));
@@ -129,7 +197,7 @@ mod tests {
                 block[at] = byte;
                 assert_eq!(read(&block), plain(&block), "byte {byte} at {at}");
                 assert_eq!(read(&block).special, byte < 0x20 || byte >= 0x80 || byte == b'\\');
-                assert_eq!(backslashes(&block), if byte == b'\\' { 1 << at } else { 0 });
+                assert_eq!(specials(&block), plain_specials(&block), "byte {byte} at {at}");
             }
         }
     }

@@ -20,18 +20,6 @@ pub fn length(text: &[u8], at: usize) -> Result<usize, &'static str> {
     }
 }
 
-/// Checks every escape of a row in which all backslashes stand within strings.
-pub fn all_valid(text: &[u8]) -> bool {
-    let mut at = 0;
-    while let Some(found) = text.get(at..).and_then(|rest| rest.iter().position(|&byte| byte == b'\\')) {
-        match length(text, at + found) {
-            Ok(length) => at += found + length,
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
 /// Adds `text` to `into` with its escapes, which are valid, resolved.
 pub fn resolve(text: &[u8], into: &mut Vec<u8>) {
     let mut rest = text;
@@ -77,6 +65,18 @@ fn unit(text: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Is every escape valid?
+    fn all_valid(text: &[u8]) -> bool {
+        let mut at = 0;
+        while let Some(found) = text[at..].iter().position(|&byte| byte == b'\\') {
+            match length(text, at + found) {
+                Ok(length) => at += found + length,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
 
     fn check(text: &str, resolved: &str) {
         assert!(all_valid(text.as_bytes()), "{text}");

@@ -5,8 +5,7 @@
 
 use tamis_guest::number;
 
-use crate::escape;
-use crate::index::{Index, MAX_ROW};
+use crate::index::{Found, Index, MAX_ROW};
 use crate::wanted::{Level, NOWHERE, ROOT, Taker};
 
 /// Reads the row that is the first `length` bytes of `rest`; what follows belongs to later rows. False: not settled,
@@ -17,12 +16,10 @@ pub fn row(rest: &[u8], length: usize, index: &mut Index, taker: &mut Taker<'_>)
         return false;
     }
     let found = index.read(rest, length);
-    let mut escaped = false;
-    if found.special {
-        let Some(special) = rest.get(..length).and_then(special) else { return false };
-        escaped = special;
+    if found.wrong || (found.wide && !is_utf8(rest, length)) {
+        return false;
     }
-    let mut scan = Scan { row: rest, quotes: index.positions(), next: 0, depth: 0, escaped, taker };
+    let mut scan = Scan { row: rest, quotes: index.positions(), next: 0, depth: 0, found, taker };
     let end = match rest.first() {
         Some(b'{') => scan.object(1, ROOT),
         Some(b'[') => scan.array(1, ROOT),
@@ -36,19 +33,9 @@ pub fn row(rest: &[u8], length: usize, index: &mut Index, taker: &mut Taker<'_>)
     true
 }
 
-/// Is the row, which has unusual bytes, one that the fast way can read, and has it escapes?
 #[inline(never)]
-fn special(row: &[u8]) -> Option<bool> {
-    let (mut control, mut wide, mut escaped) = (false, false, false);
-    for &byte in row {
-        control |= byte < 0x20;
-        wide |= byte >= 0x80;
-        escaped |= byte == b'\\';
-    }
-    if control || (wide && std::str::from_utf8(row).is_err()) || (escaped && !escape::all_valid(row)) {
-        return None;
-    }
-    Some(escaped)
+fn is_utf8(rest: &[u8], length: usize) -> bool {
+    rest.get(..length).is_some_and(|row| std::str::from_utf8(row).is_ok())
 }
 
 struct Scan<'s, 't> {
@@ -58,8 +45,8 @@ struct Scan<'s, 't> {
     next: usize,
     /// Containers around the current one.
     depth: usize,
-    /// Text may have escapes.
-    escaped: bool,
+    /// Where text may have escapes.
+    found: Found,
     taker: &'s mut Taker<'t>,
 }
 
@@ -147,7 +134,7 @@ impl Scan<'_, '_> {
     fn member(&mut self, level: Level, from: usize, to: usize) -> Level {
         let rest = self.row.get(from..).unwrap_or_default();
         let length = to.wrapping_sub(from);
-        if self.escaped
+        if self.found.escaped(from, to)
             && let Some(name) = rest.get(..length).filter(|name| name.contains(&b'\\'))
         {
             return self.taker.escaped_member(level, name);
@@ -173,7 +160,7 @@ impl Scan<'_, '_> {
         if byte == b'"' {
             let close = self.string(at)?;
             if level != NOWHERE {
-                self.taker.text(level, self.row, at + 1, close, self.escaped);
+                self.taker.text(level, self.row, at + 1, close, self.found.escaped(at + 1, close));
             }
             return Some(close + 1);
         }

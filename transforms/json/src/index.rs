@@ -1,6 +1,7 @@
 //! Where the quotes of a row are: strings are hopped over, not read.
 
 use crate::blocks::{self, BLOCK};
+use crate::escape;
 
 /// Rows up to this length are indexed; longer ones go the careful way.
 pub const MAX_ROW: usize = 60_000;
@@ -15,13 +16,24 @@ pub struct Index {
 }
 
 /// What an index found out on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Number of quotes that no backslash stands before.
     pub quotes: usize,
-    /// The row may have backslashes, control characters, or bytes that are not ASCII (a byte after the row's end may
-    /// have been looked at).
-    pub special: bool,
+    /// Where the first escape starts, and where the last one ends; equal: there is none.
+    pub escapes: (usize, usize),
+    /// There is a control character, or an escape that JSON does not have.
+    pub wrong: bool,
+    /// There is a byte that is not ASCII.
+    pub wide: bool,
+}
+
+impl Found {
+    /// Can there be an escape between these places?
+    #[inline(always)]
+    pub fn escaped(&self, from: usize, to: usize) -> bool {
+        from < self.escapes.1 && to > self.escapes.0
+    }
 }
 
 impl Index {
@@ -37,9 +49,8 @@ impl Index {
         if self.positions.len() < length + 2 * BLOCK {
             self.positions.resize(length + 2 * BLOCK, BEYOND);
         }
+        let mut found = Found::default();
         let mut written = 0;
-        let mut special = false;
-        let mut escaped = 0u64;
         let mut at = 0;
         while at < length {
             let tail;
@@ -50,11 +61,11 @@ impl Index {
                     &tail
                 }
             };
-            let found = blocks::read(block);
-            let mut quotes = found.quotes;
-            if found.special || escaped != 0 {
-                special = true;
-                quotes = without_escaped(quotes, block, &mut escaped);
+            let read = blocks::read(block);
+            let mut quotes = read.quotes;
+            if read.special || found.escapes.1 > at {
+                let row = row.get(..length).unwrap_or_default();
+                quotes = special(quotes, block, row, at, &mut found);
             }
             let left = length - at;
             if left < BLOCK {
@@ -66,7 +77,8 @@ impl Index {
         if let Some(end) = self.positions.get_mut(written..written + 4) {
             end.fill(BEYOND);
         }
-        Found { quotes: written, special }
+        found.quotes = written;
+        found
     }
 
     /// Writes the positions of the bits. Straight code for the usual number: a loop costs more than a few writes too
@@ -114,18 +126,39 @@ fn last_block(row: &[u8], at: usize) -> [u8; BLOCK] {
     block
 }
 
-/// Takes away the quotes that a backslash stands before. `escaped`: bit 0 is set if the first byte of this block is
-/// escaped by the last of the block before; leaves the same for the next block.
+/// Looks closer at a block with special bytes, which starts at `at`: notes what they are, checks escapes, and takes away
+/// the quotes that belong to one. An escape may reach into the next block.
 #[inline(never)]
-fn without_escaped(quotes: u64, block: &[u8; BLOCK], escaped: &mut u64) -> u64 {
-    let first = std::mem::take(escaped);
-    let mut quotes = quotes & !first;
-    let mut backslashes = blocks::backslashes(block) & !first;
+fn special(mut quotes: u64, block: &[u8; BLOCK], row: &[u8], at: usize, found: &mut Found) -> u64 {
+    let specials = blocks::specials(block);
+    let inside = match row.len() - at {
+        left @ 0..BLOCK => (1u64 << left) - 1,
+        _ => u64::MAX,
+    };
+    found.wrong |= specials.control & inside != 0;
+    found.wide |= specials.wide & inside != 0;
+    if found.escapes.1 > at {
+        // Of an escape that began in the block before, only its second byte can be a quote.
+        quotes &= !1;
+    }
+    let mut backslashes = specials.backslashes & inside;
     while backslashes != 0 {
-        let bit = backslashes & backslashes.wrapping_neg();
-        *escaped = bit >> (BLOCK - 1);
-        quotes &= !(bit << 1);
-        backslashes &= !(bit | bit << 1);
+        let bit = backslashes.trailing_zeros() as usize;
+        backslashes &= backslashes - 1;
+        let start = at + bit;
+        if start < found.escapes.1 {
+            // Part of an escape: the second backslash of two, or the second unit of a pair.
+            continue;
+        }
+        let length = escape::length(row, start).unwrap_or_else(|_| {
+            found.wrong = true;
+            2
+        });
+        if found.escapes.1 == 0 {
+            found.escapes.0 = start;
+        }
+        found.escapes.1 = start + length;
+        quotes &= !(2 << bit);
     }
     quotes
 }
