@@ -14,6 +14,8 @@ use cel::{Context, Env, ExecutionError, Program, Value as CelValue};
 use reads::{Field, Problem, ROOTS};
 use tamis_guest::{Check, Failure, Out, Row, Transform, Value, Verdict};
 
+tamis_guest::transform!(Filter, include_str!("../manifest.json"));
+
 /// Bytes of a failure's text.
 const MAX_TEXT: usize = 400;
 

@@ -6,8 +6,6 @@
 //!
 //! Natively the same scanner is the benchmark's baseline: [`Decoder`].
 
-#![cfg_attr(not(test), warn(clippy::unwrap_used))]
-
 mod blocks;
 mod careful;
 mod decode;
@@ -23,6 +21,8 @@ pub use encode::encode;
 
 use tamis_guest::failure::RowFailure;
 use tamis_guest::{Codec, Column, Decoded, Value};
+
+tamis_guest::codec!(Json, include_str!("../manifest.json"));
 
 /// The codec.
 #[derive(Debug)]
