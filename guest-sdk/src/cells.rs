@@ -205,3 +205,7 @@ impl Column {
         (0..self.len()).map(|i| self.cell(i))
     }
 }
+
+#[cfg(test)]
+#[path = "cells_tests.rs"]
+mod tests;

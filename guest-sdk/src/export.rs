@@ -11,6 +11,7 @@ use crate::driver::{Driver, FAILED};
 use crate::failure::RowFailure;
 use crate::key::{Key, KeyCell};
 use crate::keyed::{Dues, Keyed, Outcome, StateCalls, Stamps, View};
+use crate::log_panics;
 use crate::out::Out;
 use crate::row::Batch;
 use crate::transform::Transform;
@@ -313,12 +314,6 @@ fn answer(params: &str, context: &str, check: impl Fn(&Value, &Value) -> Check) 
         }
     };
     serde_json::to_string(&check).unwrap_or_default()
-}
-
-/// A panic is a trap, and its text would be lost: it goes to the log first.
-fn log_panics() {
-    #[cfg(target_arch = "wasm32")]
-    std::panic::set_hook(Box::new(|info| crate::log(crate::Level::Error, &info.to_string())));
 }
 
 /// The state imports.

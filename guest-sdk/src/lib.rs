@@ -50,6 +50,13 @@ pub fn log(level: Level, text: &str) {
     let _ = (level, text);
 }
 
+/// From here on a panic writes its text to the log. A panic is a trap, and its text would be lost. The macros do it; only
+/// guests that use the bindings directly need it.
+pub fn log_panics() {
+    #[cfg(target_arch = "wasm32")]
+    std::panic::set_hook(Box::new(|info| log(Level::Error, &info.to_string())));
+}
+
 /// How loud a line of the log is; the host caps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {

@@ -25,7 +25,7 @@ pub fn build(crate_dirs: &[PathBuf], out_dir: &Path, target_dir: &Path) -> Resul
         return Ok(Vec::new());
     }
     let crates = crate_dirs.iter().map(|dir| GuestCrate::read(dir)).collect::<Result<Vec<_>>>()?;
-    check_target()?;
+    check_target(TARGET)?;
     cargo_build(&crates, target_dir)?;
     fs::create_dir_all(out_dir).with_context(|| format!("cannot make {}", out_dir.display()))?;
     crates.iter().map(|guest| guest.pack(out_dir, target_dir)).collect()
@@ -114,15 +114,15 @@ fn is_newer(out: &Path, sources: &[&Path]) -> bool {
     sources.iter().all(|source| modified(source).is_some_and(|time| time <= made))
 }
 
-fn check_target() -> Result<()> {
+fn check_target(target: &str) -> Result<()> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let answer = Command::new(&rustc)
-        .args(["--print", "target-libdir", "--target", TARGET])
+        .args(["--print", "target-libdir", "--target", target])
         .output()
         .with_context(|| format!("cannot run {}", rustc.display()))?;
     let libdir = String::from_utf8_lossy(&answer.stdout);
     if !answer.status.success() || !Path::new(libdir.trim()).is_dir() {
-        bail!("guests need the target {TARGET}, which is not installed; add it with: rustup target add {TARGET}");
+        bail!("guests need the target {target}, which is not installed; add it with: rustup target add {target}");
     }
     Ok(())
 }
@@ -171,6 +171,13 @@ mod tests {
         let cargo = "[lib]\nname = \"other\"\n[package]\nname = \"tamis-raw\"\nversion.workspace = true\n";
         assert_eq!(package_name(cargo).as_deref(), Some("tamis-raw"));
         assert_eq!(package_name("[package]\n[lib]\nname = \"x\"\n"), None);
+    }
+
+    #[test]
+    fn a_missing_target_is_named_with_the_command_that_adds_it() {
+        let error = check_target("riscv64gc-unknown-fuchsia").unwrap_err().to_string();
+        assert!(error.contains("rustup target add riscv64gc-unknown-fuchsia"), "{error}");
+        check_target(TARGET).unwrap();
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! A key made of two fields: the host of `value.url` in lower case, a zero byte, `value.user`. A record without a URL
-//! has no key; one whose fields are no texts fails.
+//! has no key, one without a user the empty one; one whose fields are no texts fails.
 
 use tamis_guest::{Failure, Key, KeyCell, Row, Value};
 
@@ -11,11 +11,12 @@ impl Key for UrlUser {
         Ok((UrlUser, vec!["value.url".into(), "value.user".into()]))
     }
     fn key(&mut self, row: &Row<'_>, key: &mut KeyCell<'_>) -> Result<(), Failure> {
+        let not_text = || Failure::permanent("not-text", "url and user must be texts");
         if row.cell(0).is_none() {
             return Ok(());
         }
-        let not_text = || Failure::permanent("not-text", "url and user must be texts");
-        let (url, user) = (row.text(0).ok_or_else(not_text)?, row.text(1).ok_or_else(not_text)?);
+        let url = row.text(0).ok_or_else(not_text)?;
+        let user = if row.cell(1).is_none() { "" } else { row.text(1).ok_or_else(not_text)? };
         let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
         let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
         key.write_text(&[&host.to_lowercase(), "\0", user]);
@@ -36,7 +37,7 @@ mod tests {
         let (mut urls, mut users) = (Column::default(), Column::default());
         let rows = [
             (Cell::text("HTTPS://Shop.Example/a?b"), Cell::text("ann")),
-            (Cell::text("shop.example"), Cell::text("ann")),
+            (Cell::text("shop.example:443"), Cell::text("ann")),
             (Cell::MISSING, Cell::text("bob")),
             (Cell::text("x"), Cell::bytes(b"1")),
         ];

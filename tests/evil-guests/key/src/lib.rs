@@ -9,7 +9,7 @@ use serde_json::Value;
 use tamis_guest::bindings::key_exports::Guest;
 use tamis_guest::bindings::types::Column;
 use tamis_guest::failure::RowFailure;
-use tamis_guest::{Cell, Failure, Level, kind, log};
+use tamis_guest::{Cell, Failure, Level, kind, log, log_panics};
 
 struct Evil;
 
@@ -64,6 +64,7 @@ impl Guest for Evil {
     }
 
     fn open(params: String) -> Result<Vec<String>, String> {
+        log_panics();
         let params: Value = serde_json::from_str(&params).map_err(|e| e.to_string())?;
         let columns = match params["how"].as_str() {
             Some("loop-open") => forever(),

@@ -9,7 +9,7 @@ use tamis_guest::bindings::stage_exports::{Batch, Guest, Outcome};
 use tamis_guest::bindings::state;
 use tamis_guest::bindings::types::{Column, Stamps};
 use tamis_guest::failure::RowFailure;
-use tamis_guest::{Level, kind, log};
+use tamis_guest::{Level, kind, log, log_panics};
 
 struct Evil;
 
@@ -42,6 +42,7 @@ impl Guest for Evil {
     }
 
     fn open(params: String, _context: String) -> Result<(), String> {
+        log_panics();
         match how(&params).as_str() {
             "loop-open" => forever(),
             "trap-open" => panic!("evil: open"),
