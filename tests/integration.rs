@@ -1,5 +1,6 @@
 //! Integration tests: one binary, one module per area.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod engine;
 mod model;
 mod tidy;

@@ -9,7 +9,6 @@ use super::call::{DecodedColumn, RowFailure};
 use super::layout::{Breach, breach, length};
 use crate::batch::{Column, kind};
 
-
 type Check = Result<(), Breach>;
 
 /// Which kinds may stand in a column.
@@ -169,7 +168,9 @@ pub fn spans(
             Some(start) => heap.get(start..start + len),
         };
         let why = match bytes {
-            None => Err(format!("span {start}+{len} is in neither payload ({}) nor heap ({})", payload.len(), heap.len())),
+            None => {
+                Err(format!("span {start}+{len} is in neither payload ({}) nor heap ({})", payload.len(), heap.len()))
+            }
             Some(bytes) => cell(kind, bytes, Utf8::Open),
         };
         // The bounds of a span hold for failed rows, too: whoever follows it must not be led astray.

@@ -96,9 +96,9 @@ impl Guest {
         let (live, module) = self.live()?;
         let Calls::Codec { decode, .. } = live.instance.calls else { return Err(module.not_a("codec")) };
         let rows = payloads.rows();
-        let answer = live.instance.call("decode", &limits, rows as u64, None, |store| {
-            decode.call(store, (ColumnIn::new(payloads),))
-        });
+        let answer = live
+            .instance
+            .call("decode", &limits, rows as u64, None, |store| decode.call(store, (ColumnIn::new(payloads),)));
         let answer = answer.and_then(|(decoded,)| {
             let decoded = decoded_of(decoded);
             checked("decode", layout::decoded(&decoded, columns, payloads))?;
@@ -116,9 +116,9 @@ impl Guest {
         let (live, module) = self.live()?;
         let Calls::Codec { encode, .. } = live.instance.calls else { return Err(module.not_a("codec")) };
         let rows = columns.first().map_or(0, Column::rows);
-        let answer = live.instance.call("encode", &limits, rows as u64, None, |store| {
-            encode.call(store, (&*ColumnIn::all(columns),))
-        });
+        let answer = live
+            .instance
+            .call("encode", &limits, rows as u64, None, |store| encode.call(store, (&*ColumnIn::all(columns),)));
         let answer = answer.and_then(|((column, failed),)| {
             let (column, failed) = (Column::from(column), failures(failed));
             checked("encode", layout::payloads(&column, &failed, rows))?;
@@ -136,9 +136,9 @@ impl Guest {
         let (live, module) = self.live()?;
         let Calls::Key { keys, .. } = live.instance.calls else { return Err(module.not_a("key")) };
         let rows = columns.first().map_or(0, Column::rows);
-        let answer = live.instance.call("keys", &limits, rows as u64, None, |store| {
-            keys.call(store, (&*ColumnIn::all(columns),))
-        });
+        let answer = live
+            .instance
+            .call("keys", &limits, rows as u64, None, |store| keys.call(store, (&*ColumnIn::all(columns),)));
         let answer = answer.and_then(|((column, failed),)| {
             let (column, failed) = (Column::from(column), failures(failed));
             checked("keys", layout::keys(&column, &failed, rows))?;
@@ -175,9 +175,8 @@ impl Guest {
             times: StampsIn::new(&call.times),
             seen: StampsIn::new(&call.seen),
         };
-        let answer = live.instance.call("process", &limits, u64::from(call.rows), state, |store| {
-            process.call(store, (batch,))
-        });
+        let answer =
+            live.instance.call("process", &limits, u64::from(call.rows), state, |store| process.call(store, (batch,)));
         let host = live.instance.host();
         let state = host.state.take();
         let slots = host.slots;

@@ -142,7 +142,11 @@ impl Log {
             _ => tracing::debug!(module, "{text}"),
         }
         if self.is_full() {
-            tracing::warn!(module, "more than {} bytes logged in one call (limits.log): the rest is left out", self.cap);
+            tracing::warn!(
+                module,
+                "more than {} bytes logged in one call (limits.log): the rest is left out",
+                self.cap
+            );
         }
     }
 

@@ -108,19 +108,11 @@ struct Functions<'a> {
 
 impl Functions<'_> {
     fn codec(&mut self) -> Result<Calls, String> {
-        Ok(Calls::Codec {
-            open: self.typed("open")?,
-            decode: self.typed("decode")?,
-            encode: self.typed("encode")?,
-        })
+        Ok(Calls::Codec { open: self.typed("open")?, decode: self.typed("decode")?, encode: self.typed("encode")? })
     }
 
     fn transform(&mut self) -> Result<Calls, String> {
-        Ok(Calls::Transform {
-            check: self.typed("check")?,
-            open: self.typed("open")?,
-            process: self.typed("process")?,
-        })
+        Ok(Calls::Transform { check: self.typed("check")?, open: self.typed("open")?, process: self.typed("process")? })
     }
 
     fn key(&mut self) -> Result<Calls, String> {
@@ -135,8 +127,7 @@ impl Functions<'_> {
         let missing = || format!("{} has no function `{name}`", self.export);
         let interface = self.instance.get_export_index(&mut *self.store, None, self.export).ok_or_else(missing)?;
         let missing = || format!("{} has no function `{name}`", self.export);
-        let function =
-            self.instance.get_export_index(&mut *self.store, Some(&interface), name).ok_or_else(missing)?;
+        let function = self.instance.get_export_index(&mut *self.store, Some(&interface), name).ok_or_else(missing)?;
         self.instance
             .get_typed_func(&mut *self.store, function)
             .map_err(|e| format!("`{name}` of {} has another type: {e:#}", self.export))

@@ -2,6 +2,7 @@
 
 use super::super::call::{DecodedColumn, Output};
 use super::*;
+use crate::batch::kind;
 
 const SHAPE: Shape = Shape { writes: 1, routes: 2, counters: 1 };
 const ROWS: u32 = 4;
@@ -28,8 +29,6 @@ fn good() -> Outcome {
         counts: vec![9],
     }
 }
-
-use crate::batch::kind;
 
 fn failure(row: u32) -> RowFailure {
     RowFailure { row, category: 2, code: "not-text".into(), text: "why".into() }

@@ -69,9 +69,8 @@ fn due(mut caller: Caller<'_>, (): ()) -> Answer<(DuesBack,)> {
 }
 
 fn open(mut caller: Caller<'_>, (rows, spaces): (WasmList<u32>, WasmList<i64>)) -> Answer<(ViewBack,)> {
-    let view = with_state(&mut caller, |state, memory, _| {
-        state.open(rows.as_le_slice(&memory), spaces.as_le_slice(&memory))
-    })?;
+    let view =
+        with_state(&mut caller, |state, memory, _| state.open(rows.as_le_slice(&memory), spaces.as_le_slice(&memory)))?;
     caller.data_mut().slots += view.entries.values.rows() as u64;
     Ok((view.into(),))
 }
@@ -80,10 +79,7 @@ fn remove(mut caller: Caller<'_>, (slots,): (WasmList<u32>,)) -> Answer<()> {
     with_state(&mut caller, |state, memory, _| state.remove(slots.as_le_slice(&memory)))
 }
 
-fn put(
-    mut caller: Caller<'_>,
-    (slots, values, expires): (WasmList<u32>, ColumnRef, WasmList<i64>),
-) -> Answer<()> {
+fn put(mut caller: Caller<'_>, (slots, values, expires): (WasmList<u32>, ColumnRef, WasmList<i64>)) -> Answer<()> {
     with_state(&mut caller, |state, memory, scratch| {
         let slots = slots.as_le_slice(&memory);
         take_column(&values, &memory, scratch);

@@ -41,7 +41,8 @@ const REBUILD: &str = "build it again with tamis-guest-build, which writes the s
 
 /// See `Engine::load`.
 pub fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, LoadError> {
-    let error = |cause: String, help: &str| LoadError { module: name.into(), code: "P-GUEST", cause, help: help.into() };
+    let error =
+        |cause: String, help: &str| LoadError { module: name.into(), code: "P-GUEST", cause, help: help.into() };
 
     if bytes.len() > SIZE {
         let cause = format!("it has {} bytes, a module may have {} MiB", bytes.len(), SIZE >> 20);

@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn a_manifest_needs_name_and_version() {
-        let full = Manifest::parse(&json!({"name": "n", "version": "1", "about": "a", "params": {"type": "object"}, "x": 1}));
+        let full =
+            Manifest::parse(&json!({"name": "n", "version": "1", "about": "a", "params": {"type": "object"}, "x": 1}));
         let full = full.unwrap();
         assert_eq!((&*full.name, &*full.version, &*full.about), ("n", "1", "a"));
         assert_eq!(full.params, json!({"type": "object"}));

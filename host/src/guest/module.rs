@@ -114,9 +114,8 @@ impl Module {
     pub fn check(&self, params: &Value, context: &Value, limits: &Limits) -> Result<Value, Fault> {
         let mut instance = Instance::new(self, limits)?;
         let Calls::Transform { check, .. } = instance.calls else { return Err(self.not_a("transform")) };
-        let (answer,) = instance.call("check", limits, 0, None, |store| {
-            check.call(store, (&*params.to_string(), &*context.to_string()))
-        })?;
+        let (answer,) = instance
+            .call("check", limits, 0, None, |store| check.call(store, (&*params.to_string(), &*context.to_string())))?;
         match serde_json::from_str(&answer) {
             Ok(answer @ Value::Object(_)) => Ok(answer),
             Ok(_) => Err(fault::module(CONTRACT, "check: its answer is not a JSON object")),
@@ -162,8 +161,7 @@ impl Module {
         };
         let mut instance = Instance::new(self, &limits).map_err(words)?;
         let describe = instance.describe;
-        let (text,) =
-            instance.call("describe", &limits, 0, None, |store| describe.call(store, ())).map_err(words)?;
+        let (text,) = instance.call("describe", &limits, 0, None, |store| describe.call(store, ())).map_err(words)?;
         Ok(text)
     }
 }

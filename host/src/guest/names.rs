@@ -183,8 +183,16 @@ mod tests {
     #[test]
     fn a_refusal_names_the_item_and_the_side() {
         for (exports, imports, words) in [
-            (&["tamis:guest/transform@0.2.0 describe"][..], &[][..], "exports tamis:guest/transform@0.2.0, this host knows 0.1"),
-            (&["tamis:guest/transform@0.1.0 describe open"], &[], "exports tamis:guest/transform@0.1.0 without `check`"),
+            (
+                &["tamis:guest/transform@0.2.0 describe"][..],
+                &[][..],
+                "exports tamis:guest/transform@0.2.0, this host knows 0.1",
+            ),
+            (
+                &["tamis:guest/transform@0.1.0 describe open"],
+                &[],
+                "exports tamis:guest/transform@0.1.0 without `check`",
+            ),
             (&[], &[], "but nothing"),
             (&["a:b/c@1.0.0"], &[], "but a:b/c@1.0.0"),
             (&[KEY, TRANSFORM], &[], "a module has one role"),
@@ -201,7 +209,8 @@ mod tests {
 
     #[test]
     fn wasi_is_for_later_and_all_of_it_is_named() {
-        let misfit = check(&[KEY], &["wasi:cli/stderr@0.2.0 get-stderr", "wasi:clocks/wall-clock@0.2.0 now"]).unwrap_err();
+        let misfit =
+            check(&[KEY], &["wasi:cli/stderr@0.2.0 get-stderr", "wasi:clocks/wall-clock@0.2.0 now"]).unwrap_err();
         assert!(misfit.later && misfit.cause.contains("wasi:cli/stderr@0.2.0, wasi:clocks/wall-clock@0.2.0"));
     }
 }

@@ -98,10 +98,7 @@ pub struct FailureOut {
 
 /// Failures, as the host has them.
 pub fn failures(failures: Vec<FailureOut>) -> Vec<RowFailure> {
-    failures
-        .into_iter()
-        .map(|f| RowFailure { row: f.row, category: f.category, code: f.code, text: f.text })
-        .collect()
+    failures.into_iter().map(|f| RowFailure { row: f.row, category: f.category, code: f.code, text: f.text }).collect()
 }
 
 /// `transform.output`.
