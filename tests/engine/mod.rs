@@ -10,7 +10,7 @@ use tamis::batch::{Cell, Column, kind};
 use tamis::bundled;
 use tamis::config::pipeline::Limits;
 use tamis::guest::call::{Call, Dues, Fault, Refusal, Stamps, State, View};
-use tamis::guest::{CheckError, Engine, Module, Opening, Shape, World};
+use tamis::guest::{CheckError, Engine, Guest, Module, Opening, Shape, World};
 
 mod evil;
 
@@ -93,6 +93,15 @@ fn every_bundled_guest_loads_and_imports_nothing_but_the_contract() {
     assert_eq!(bundled(&engine, "raw").world(), World::Codec);
     assert_eq!(bundled(&engine, "mask").world(), World::Transform);
     assert_eq!(bundled(&engine, "dedup").world(), World::Keyed);
+}
+
+#[test]
+fn guests_go_to_threads_and_modules_are_shared_by_them() {
+    fn goes<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+    goes::<Guest>();
+    is_shared::<Module>();
+    is_shared::<Engine>();
 }
 
 #[test]

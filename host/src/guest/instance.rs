@@ -15,6 +15,9 @@ use crate::config::pipeline::Limits;
 const PER_ROW: u64 = 1_000_000;
 
 type Text = &'static str;
+type Texts = &'static [String];
+/// `result<_, string>`
+type Opened = (Result<(), String>,);
 /// `tuple<column, list<failure>>`
 pub type Columned = (ColumnOut, Vec<FailureOut>);
 
@@ -22,13 +25,13 @@ pub type Columned = (ColumnOut, Vec<FailureOut>);
 #[derive(Clone, Copy)]
 pub enum Calls {
     Codec {
-        open: TypedFunc<(Text, &'static [String]), (Result<(), String>,)>,
+        open: TypedFunc<(Text, Texts), Opened>,
         decode: TypedFunc<(ColumnIn<'static>,), (DecodedOut,)>,
         encode: TypedFunc<(&'static [ColumnIn<'static>],), (Columned,)>,
     },
     Transform {
         check: TypedFunc<(Text, Text), (String,)>,
-        open: TypedFunc<(Text, Text), (Result<(), String>,)>,
+        open: TypedFunc<(Text, Text), Opened>,
         process: TypedFunc<(BatchIn<'static>,), (OutcomeOut,)>,
     },
     Key {
@@ -75,8 +78,8 @@ impl Instance {
 
     /// Runs one function: `name` is for messages, `rows` for the deadline, `state` for its imports. After an error the
     /// instance is spent.
-    pub fn call<'a, R>(
-        &'a mut self,
+    pub fn call<R>(
+        &mut self,
         name: &str,
         limits: &Limits,
         rows: u64,

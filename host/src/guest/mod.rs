@@ -8,6 +8,8 @@ mod cells;
 mod engine;
 mod escape;
 mod fault;
+// What the folder is about.
+#[allow(clippy::module_inception)]
 mod guest;
 mod host;
 mod instance;
