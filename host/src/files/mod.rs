@@ -13,6 +13,7 @@ pub mod place;
 pub mod reader;
 pub mod sink;
 pub mod source;
+pub mod writer;
 
 use std::fmt;
 
