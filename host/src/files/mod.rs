@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod frame;
 pub mod identity;
 pub mod json;
+pub mod journal;
 pub mod place;
 pub mod reader;
 pub mod sink;

@@ -1,0 +1,140 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+
+use crate::keyed::Change;
+use crate::time::Clock;
+
+fn marker(arrivals: u64) -> Marker {
+    Marker {
+        inputs: Vec::new(),
+        salt: 1,
+        activity: Vec::new(),
+        event: Clock::new(0, 0),
+        ingestion: Clock::new(0, 0),
+        positions: Vec::new(),
+        arrivals,
+        invalid_time: 0,
+        counters: Vec::new(),
+    }
+}
+
+fn sealed(space: i64) -> Vec<Sealed> {
+    vec![Sealed { stage: "d".into(), identity: "{}".into(), changes: vec![Change::Drop { space }] }]
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("tamis-journal-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
+    }
+
+    fn open(&self) -> Result<(Journal, Option<Last>), Trouble> {
+        Journal::open(StateDir::open(&self.0).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn sinks(length: u64) -> Vec<SinkPosition> {
+    vec![SinkPosition { path: "out".into(), length }]
+}
+
+fn commit(journal: &mut Journal, n: u64) {
+    journal.commit(Position::default(), sinks(n), &[(&marker(n), sealed(n as i64))], false).unwrap();
+}
+
+/// A journal with a checkpoint and two commits after it.
+fn journal(folder: &Folder) {
+    let (mut journal, last) = folder.open().unwrap();
+    assert!(last.is_none());
+    journal.checkpoint(Position::default(), sinks(0), &[(&marker(0), sealed(0))], false).unwrap();
+    commit(&mut journal, 1);
+    commit(&mut journal, 2);
+}
+
+/// What a reopened journal says: number of the last commit, length of the sink, spaces of the changes.
+fn found(folder: &Folder) -> (u64, u64, Vec<i64>) {
+    let (_, last) = folder.open().unwrap();
+    let last = last.unwrap();
+    let spaces = last.tasks[0].1.iter().map(|sealed| match sealed.changes[0] {
+        Change::Drop { space } => space,
+        _ => panic!(),
+    });
+    (last.commit.number, last.commit.sinks[0].length, spaces.collect())
+}
+
+#[test]
+fn a_journal_tells_the_last_commit_and_the_changes_in_order() {
+    let folder = Folder::new("order");
+    journal(&folder);
+    assert_eq!(found(&folder), (3, 2, vec![0, 1, 2]));
+    let (mut journal, _) = folder.open().unwrap();
+    commit(&mut journal, 5);
+    drop(journal);
+    assert_eq!(found(&folder), (4, 5, vec![0, 1, 2, 5]));
+}
+
+#[test]
+fn wherever_the_last_commit_was_cut_off_the_one_before_holds() {
+    let folder = Folder::new("cut");
+    journal(&folder);
+    let path = folder.0.join("journal-1");
+    let whole = std::fs::read(&path).unwrap();
+    let (_, second) = follow(&whole[..whole.len() - 1]).unwrap();
+    for end in second as usize..whole.len() {
+        std::fs::write(&path, &whole[..end]).unwrap();
+        assert_eq!(found(&folder), (2, 1, vec![0, 1]), "cut at {end}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), second);
+        // The length was on the disk, the bytes were not.
+        let mut zeros = whole[..end].to_vec();
+        zeros.resize(whole.len(), 0);
+        std::fs::write(&path, &zeros).unwrap();
+        assert_eq!(found(&folder).0, 2, "zeros from {end}");
+    }
+}
+
+#[test]
+fn damage_before_the_last_commit_is_not_passed_over() {
+    let folder = Folder::new("damage");
+    journal(&folder);
+    let path = folder.0.join("journal-1");
+    let whole = std::fs::read(&path).unwrap();
+    for at in [format::HEADER + 1, whole.len() / 2] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let trouble = folder.open().unwrap_err();
+        assert!(trouble.what.contains("damaged"), "{}", trouble.what);
+        assert!(trouble.way_out.contains("remove"), "{}", trouble.way_out);
+    }
+}
+
+#[test]
+fn a_checkpoint_begins_a_segment_and_the_one_before_stays_as_a_reserve() {
+    let folder = Folder::new("segments");
+    journal(&folder);
+    let (mut journal, _) = folder.open().unwrap();
+    journal.checkpoint(Position::default(), sinks(9), &[(&marker(9), sealed(9))], true).unwrap();
+    assert_eq!(segments(&folder.0).unwrap().len(), 2);
+    journal.checkpoint(Position::default(), sinks(10), &[(&marker(9), sealed(10))], true).unwrap();
+    let mut kept = segments(&folder.0).unwrap();
+    kept.sort_unstable();
+    assert_eq!(kept, [2, 3]);
+    drop(journal);
+    assert_eq!(found(&folder), (5, 10, vec![10]));
+}
+
+#[test]
+fn a_half_written_segment_is_none() {
+    let folder = Folder::new("half");
+    journal(&folder);
+    std::fs::write(folder.0.join("journal-2.new"), b"TMIS").unwrap();
+    assert_eq!(found(&folder).0, 3);
+}
