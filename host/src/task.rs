@@ -212,6 +212,22 @@ impl Task {
         u16::try_from(at).ok()
     }
 
+    /// Takes one more input, active from now on (W4), and gives its number; a known one keeps its own.
+    pub fn join(&mut self, input: Input, now: i64) -> u16 {
+        if let Some(known) = self.input(&input.topic, input.partition) {
+            return known;
+        }
+        self.marker.inputs.push(input);
+        self.marker.activity.push(Activity::Active);
+        self.marker.positions.push(None);
+        let count = self.marker.inputs.len();
+        self.marker.event.grow(count);
+        self.marker.ingestion.grow(count);
+        self.heard.push(now);
+        self.blocked.push(false);
+        (count - 1) as u16
+    }
+
     /// Whether an input may be read now: it is not further ahead of the slowest active one than `max_drift` (W9).
     pub fn may_read(&self, input: u16) -> bool {
         let Some(drift) = self.time.max_drift else { return true };

@@ -1,1 +1,483 @@
-//! To come.
+//! The loop: records and time go into tasks, what they emit goes out, and every so often all of it is committed.
+//!
+//! Pure as the core is: where records come from, where rows go, what lasts and what the clock says is behind two
+//! traits.
+
+use std::sync::Arc;
+
+use crate::batch::Origin;
+use crate::chain::{Chain, Emit, Failure, Out, Route};
+use crate::config::pipeline::Tolerance;
+use crate::files::Trouble;
+use crate::files::sink::Refused;
+use crate::files::source::{Broken, Polled, Polling, Position};
+use crate::plan::Plan;
+use crate::task::{Input, InputEvent, Task};
+use crate::time::Activity;
+
+/// How long a task waits before it tries again to do what its state had no room for, ns.
+const PAUSE: i64 = 100_000_000;
+
+/// Where records, the clock and the wish to stop come from.
+pub trait Inbox {
+    /// Processing time, ns since 1970; never goes back.
+    fn now(&mut self) -> i64;
+    /// What comes next, at the latest at `until` (processing time). `may_read`: whether an input may be read now.
+    fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble>;
+    /// The inputs so far.
+    fn inputs(&self) -> &[Input];
+    /// The first `count` records of a poll have been dealt with.
+    fn taken(&mut self, polling: &Polling, count: usize);
+    /// Where reading stands.
+    fn position(&self) -> Position;
+}
+
+/// What an inbox gives.
+#[derive(Debug)]
+pub enum Event {
+    /// Records, or what a source says of itself.
+    Source(Polled),
+    /// Somebody wants the run to stop.
+    Stop,
+}
+
+/// Where rows go and what makes them last.
+pub trait Outbox: Out {
+    /// Which task runs now, with which inputs and rows.
+    fn enter(&mut self, task: usize, inputs: Arc<[Input]>, polled: Option<&Polling>, now: i64);
+    /// The first failure since the last `settle` that the tolerance does not let pass.
+    fn refused(&self) -> Option<Refused>;
+    /// What was emitted since the last `settle` may leave.
+    fn settle(&mut self) -> Result<(), Trouble>;
+    /// From now on results are of scopes that are still open (R10).
+    fn partial(&mut self);
+    /// Makes output, state and positions durable.
+    fn commit(
+        &mut self,
+        plan: &Plan,
+        tasks: &mut [&mut Task],
+        source: Position,
+        kind: Commit,
+    ) -> Result<(), Trouble>;
+    /// Something the operator should know.
+    fn note(&mut self, text: &str);
+}
+
+/// Kinds of commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// One of many.
+    Usual,
+    /// With a checkpoint.
+    Checkpoint,
+    /// The last of a run.
+    Last,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// All input was read.
+    Input,
+    /// It was asked to stop.
+    Asked,
+    /// A record, or a guest, stopped it.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// The record: topic, partition, offset.
+        position: Option<(Input, i64)>,
+    },
+}
+
+/// How often things are done. Durations in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Between commits.
+    pub commit: i64,
+    /// Between checkpoints.
+    pub checkpoint: i64,
+    /// Whether open scopes are flushed as partial results when the run is asked to stop (R10).
+    pub flush: bool,
+}
+
+/// One worker: a chain, and the tasks that share it.
+pub struct Worker<'a> {
+    plan: Arc<Plan>,
+    chain: &'a mut Chain,
+    inbox: &'a mut dyn Inbox,
+    outbox: &'a mut dyn Outbox,
+    pace: Pace,
+    salt: u64,
+    tasks: Vec<Running>,
+    /// Task and number in it of each input of the source.
+    places: Vec<(usize, u16)>,
+    /// Inputs that may not be read, for drift.
+    blocked: Vec<bool>,
+    committed: i64,
+    checkpointed: i64,
+    /// Whether anything happened since the last commit.
+    dirty: bool,
+    /// Whether it was said that a task waits for room.
+    paused: bool,
+    /// Whether a row may stop the run, so that batches must be kept until they are through.
+    may_stop: bool,
+}
+
+/// A task, and what it could not do yet because its state is full.
+struct Running {
+    task: Task,
+    inputs: Arc<[Input]>,
+    held: Option<(Polling, i64)>,
+}
+
+impl<'a> Worker<'a> {
+    /// A worker over tasks that were restored; tasks for inputs that none of them has are made.
+    pub fn new(
+        chain: &'a mut Chain,
+        inbox: &'a mut dyn Inbox,
+        outbox: &'a mut dyn Outbox,
+        pace: Pace,
+        salt: u64,
+        restored: Vec<Task>,
+    ) -> Worker<'a> {
+        let now = inbox.now();
+        let plan = Arc::clone(&chain.plan);
+        let bounded = plan.pipeline.stages.iter().any(|s| s.state.max_entries.or(s.state.max_bytes).is_some());
+        let may_stop = plan.pipeline.errors.tolerance == Tolerance::None || bounded;
+        let tasks = restored.into_iter().map(Running::new).collect();
+        let (places, blocked) = (Vec::new(), Vec::new());
+        Worker {
+            plan,
+            chain,
+            inbox,
+            outbox,
+            pace,
+            salt,
+            tasks,
+            places,
+            blocked,
+            committed: now,
+            checkpointed: now,
+            dirty: false,
+            paused: false,
+            may_stop,
+        }
+    }
+
+    /// Runs until the input ends, somebody asks to stop, or something stops it. In each of these cases everything up
+    /// to there is committed; after trouble it is not, and the last commit holds.
+    pub fn run(&mut self) -> Result<Ended, Trouble> {
+        // An input that ended in the last run may go on: if all of them had, this is a new run over what has come since.
+        for running in &mut self.tasks {
+            if running.task.marker().activity.iter().all(|&a| a == Activity::Finished) {
+                running.task.reopen();
+            }
+        }
+        self.place_inputs();
+        self.commit(Commit::Checkpoint)?;
+        let mut ended = loop {
+            if let Some(ended) = self.step()? {
+                break ended;
+            }
+        };
+        let flush = matches!(ended, Ended::Asked) && self.pace.flush;
+        if flush {
+            self.outbox.partial();
+        }
+        if flush || matches!(ended, Ended::Input) {
+            ended = self.all(InputEvent::End)?.unwrap_or(ended);
+        }
+        self.commit(Commit::Last)?;
+        Ok(ended)
+    }
+
+    /// The counters of every stage of every task.
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().map(|running| &running.task)
+    }
+
+    /// One turn of the loop.
+    fn step(&mut self) -> Result<Option<Ended>, Trouble> {
+        let now = self.inbox.now();
+        if let Some(ended) = self.time(now)? {
+            return Ok(Some(ended));
+        }
+        if self.dirty && now >= self.committed.saturating_add(self.pace.commit) {
+            let checkpoint = now >= self.checkpointed.saturating_add(self.pace.checkpoint);
+            self.commit(if checkpoint { Commit::Checkpoint } else { Commit::Usual })?;
+        }
+        let until = self.until(now);
+        self.watch_drift(now)?;
+        let (tasks, places) = (&self.tasks, &self.places);
+        let may_read = |input: u16| match places.get(usize::from(input)) {
+            Some(&(task, own)) => tasks.get(task).is_none_or(|r| r.held.is_none() && r.task.may_read(own)),
+            None => true,
+        };
+        let event = self.inbox.next(until, &may_read)?;
+        self.place_inputs();
+        match event {
+            Event::Stop => Ok(Some(Ended::Asked)),
+            Event::Source(Polled::Nothing) => Ok(None),
+            Event::Source(Polled::End) if self.tasks.iter().any(|r| r.held.is_some()) => Ok(None),
+            Event::Source(Polled::End) => Ok(Some(Ended::Input)),
+            Event::Source(Polled::Rows(polling)) => self.rows(polling),
+            Event::Source(Polled::Broken(polling, broken)) => self.broken(polling, broken),
+            Event::Source(Polled::Finished(inputs)) => {
+                let mut ended = None;
+                for input in inputs {
+                    let (task, own) = self.place(input);
+                    ended = ended.or(self.event(task, InputEvent::Finished(own))?);
+                }
+                Ok(ended)
+            }
+        }
+    }
+
+    /// When something must happen at the latest.
+    fn until(&self, now: i64) -> i64 {
+        let deadlines = self.tasks.iter().filter_map(|r| r.task.deadline());
+        let held = self.tasks.iter().filter_map(|r| r.held.as_ref().map(|(_, again)| *again));
+        let commit = self.dirty.then(|| self.committed.saturating_add(self.pace.commit));
+        deadlines.chain(held).chain(commit).min().unwrap_or(i64::MAX).max(now)
+    }
+
+    /// What is due by now: wakes, idle timers, and what waits for room.
+    fn time(&mut self, now: i64) -> Result<Option<Ended>, Trouble> {
+        for at in 0..self.tasks.len() {
+            let due = |r: &Running| r.task.deadline().is_some_and(|due| due <= now);
+            if self.tasks.get(at).is_some_and(due) {
+                if let Some(ended) = self.event(at, InputEvent::Clock)? {
+                    return Ok(Some(ended));
+                }
+            }
+            let held = self.tasks.get_mut(at).and_then(|r| r.held.take_if(|(_, again)| *again <= now));
+            if let Some((polling, _)) = held {
+                if let Some(ended) = self.push(at, polling)? {
+                    return Ok(Some(ended));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells tasks which of their inputs cannot be read because they are ahead of the others (W5, W9).
+    fn watch_drift(&mut self, now: i64) -> Result<(), Trouble> {
+        if self.plan.pipeline.time.max_drift.is_none() {
+            return Ok(());
+        }
+        for input in 0..self.places.len() {
+            let (task, own) = self.place(input as u16);
+            let Some(running) = self.tasks.get_mut(task) else { continue };
+            let blocked = !running.task.may_read(own);
+            if self.blocked.get(input) != Some(&blocked) {
+                if let Some(was) = self.blocked.get_mut(input) {
+                    *was = blocked;
+                }
+                let event = if blocked { InputEvent::Blocked(own) } else { InputEvent::Unblocked(own) };
+                // Neither emits anything.
+                let _ = running.task.event(self.chain, event, now, self.outbox);
+            }
+        }
+        self.outbox.settle()
+    }
+
+    /// Gives every input of the source a task.
+    fn place_inputs(&mut self) {
+        let inputs = self.inbox.inputs();
+        if inputs.len() == self.places.len() {
+            return;
+        }
+        let new: Vec<Input> = inputs.get(self.places.len()..).unwrap_or_default().to_vec();
+        let now = self.inbox.now();
+        for input in new {
+            let known = self.tasks.iter().enumerate().find_map(|(at, running)| {
+                running.task.input(&input.topic, input.partition).map(|own| (at, own))
+            });
+            let place = known.unwrap_or_else(|| match self.tasks.first_mut() {
+                Some(running) if self.plan.one_task => {
+                    let own = running.task.join(input, now);
+                    running.inputs = running.task.marker().inputs.clone().into();
+                    (0, own)
+                }
+                _ => {
+                    self.tasks.push(Running::new(Task::new(self.chain, vec![input], self.salt, now)));
+                    (self.tasks.len() - 1, 0)
+                }
+            });
+            self.places.push(place);
+            self.blocked.push(false);
+        }
+    }
+
+    fn place(&self, input: u16) -> (usize, u16) {
+        self.places.get(usize::from(input)).copied().unwrap_or_default()
+    }
+
+    /// Rows of one task: their inputs are numbered as the task numbers them.
+    fn rows(&mut self, mut polling: Polling) -> Result<Option<Ended>, Trouble> {
+        polling.batch.now = self.inbox.now();
+        let first = polling.batch.rows.first().map_or(0, |row| row.origin.input);
+        let (task, _) = self.place(first);
+        for row in &mut polling.batch.rows {
+            row.origin.input = self.places.get(usize::from(row.origin.input)).map_or(0, |place| place.1);
+        }
+        self.push(task, polling)
+    }
+
+    /// Pushes rows through a task. What a row stops goes no further than that row.
+    fn push(&mut self, at: usize, mut polling: Polling) -> Result<Option<Ended>, Trouble> {
+        let now = self.inbox.now();
+        let Some(running) = self.tasks.get_mut(at) else { return Ok(None) };
+        self.dirty = true;
+        polling.batch.now = now;
+        self.outbox.enter(at, Arc::clone(&running.inputs), Some(&polling), now);
+        let (savepoint, mark) = (running.task.savepoint(), self.outbox.mark());
+        let batch = if self.may_stop { polling.batch.clone() } else { std::mem::take(&mut polling.batch) };
+        let pushed = running.task.push(self.chain, batch, self.outbox);
+        if pushed.as_ref().is_err_and(|stop| stop.origin.is_none()) {
+            running.task.undo(savepoint);
+            self.outbox.undo(mark);
+        } else if let (Ok(()), Some(refused)) = (&pushed, self.outbox.refused()) {
+            // What came before the record leaves, the record itself stops the run.
+            running.task.undo(savepoint);
+            self.outbox.undo(mark);
+            let before = self.row_of(at, &polling, refused.origin).unwrap_or(0);
+            return self.stop_at(at, polling, before, refused);
+        }
+        self.outbox.settle()?;
+        let Err(stop) = pushed else {
+            self.inbox.taken(&polling, polling.rows.len());
+            return Ok(None);
+        };
+        let done = stop.origin.and_then(|origin| self.row_of(at, &polling, origin)).unwrap_or(0);
+        self.inbox.taken(&polling, done);
+        if !stop.pause {
+            return Ok(Some(self.failed(at, stop.failure, stop.origin)));
+        }
+        polling.drop_first(done);
+        let text = format!("{}: {}", stop.failure.stage, stop.failure.text);
+        if !std::mem::replace(&mut self.paused, true) {
+            self.outbox.note(&format!(
+                "paused until there is room: {text}; ways out: a greater bound, `overflow: evict-oldest`, a window"
+            ));
+        }
+        if let Some(running) = self.tasks.get_mut(at) {
+            running.held = Some((polling, now.saturating_add(PAUSE)));
+        }
+        Ok(None)
+    }
+
+    /// Pushes the rows before one that the tolerance does not let pass, and stops there.
+    fn stop_at(
+        &mut self,
+        at: usize,
+        polling: Polling,
+        before: usize,
+        refused: Refused,
+    ) -> Result<Option<Ended>, Trouble> {
+        let mut first = polling.batch.clone();
+        first.keep(&(0..before as u32).collect::<Vec<u32>>());
+        if let (Some(running), true) = (self.tasks.get_mut(at), before > 0) {
+            // These have passed once already.
+            let _ = running.task.push(self.chain, first, self.outbox);
+        }
+        self.outbox.settle()?;
+        self.inbox.taken(&polling, before);
+        Ok(Some(self.failed(at, refused.failure, Some(refused.origin))))
+    }
+
+    /// Number in a poll of the row of this origin.
+    fn row_of(&self, task: usize, polling: &Polling, origin: Origin) -> Option<usize> {
+        polling.rows.iter().position(|row| row.offset == origin.offset && self.place(row.input) == (task, origin.input))
+    }
+
+    fn failed(&self, at: usize, failure: Failure, origin: Option<Origin>) -> Ended {
+        let position = origin.and_then(|origin| {
+            let input = self.tasks.get(at)?.inputs.get(usize::from(origin.input))?;
+            Some((input.clone(), origin.offset))
+        });
+        Ended::Failed { failure, position }
+    }
+
+    /// A record that could not be framed is a failure with its position.
+    fn broken(&mut self, mut polling: Polling, broken: Broken) -> Result<Option<Ended>, Trouble> {
+        self.dirty = true;
+        let now = self.inbox.now();
+        let Some(row) = polling.batch.rows.first_mut() else { return Ok(None) };
+        let source_input = row.origin.input;
+        let (at, own) = self.places.get(usize::from(source_input)).copied().unwrap_or_default();
+        row.origin.input = own;
+        let row = *row;
+        let Some(running) = self.tasks.get(at) else { return Ok(None) };
+        self.outbox.enter(at, Arc::clone(&running.inputs), None, now);
+        let failure = Failure {
+            stage: "source".to_owned(),
+            code: broken.code.to_owned(),
+            text: broken.text,
+            category: 2,
+            module: None,
+            digest: None,
+        };
+        let batch = &polling.batch;
+        self.outbox.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(&failure) });
+        if self.outbox.refused().is_some() {
+            self.outbox.undo(0);
+            let input = running.inputs.get(usize::from(own)).cloned();
+            return Ok(Some(Ended::Failed { failure, position: input.map(|input| (input, row.origin.offset)) }));
+        }
+        self.outbox.settle()?;
+        self.inbox.taken(&polling, 1);
+        Ok(None)
+    }
+
+    /// An event for one task.
+    fn event(&mut self, at: usize, event: InputEvent) -> Result<Option<Ended>, Trouble> {
+        self.dirty = true;
+        let now = self.inbox.now();
+        let Some(running) = self.tasks.get_mut(at) else { return Ok(None) };
+        self.outbox.enter(at, Arc::clone(&running.inputs), None, now);
+        let (savepoint, mark) = (running.task.savepoint(), self.outbox.mark());
+        let stop = running.task.event(self.chain, event, now, self.outbox);
+        let failure = match stop {
+            Err(stop) => Some(stop.failure),
+            Ok(()) => self.outbox.refused().map(|refused| refused.failure),
+        };
+        match failure {
+            None => self.outbox.settle().map(|()| None),
+            Some(failure) => {
+                running.task.undo(savepoint);
+                self.outbox.undo(mark);
+                Ok(Some(Ended::Failed { failure, position: None }))
+            }
+        }
+    }
+
+    /// An event for all tasks.
+    fn all(&mut self, event: InputEvent) -> Result<Option<Ended>, Trouble> {
+        let mut ended = None;
+        for at in 0..self.tasks.len() {
+            ended = ended.or(self.event(at, event)?);
+        }
+        Ok(ended)
+    }
+
+    fn commit(&mut self, kind: Commit) -> Result<(), Trouble> {
+        let now = self.inbox.now();
+        let mut tasks: Vec<&mut Task> = self.tasks.iter_mut().map(|running| &mut running.task).collect();
+        self.outbox.commit(&self.plan, &mut tasks, self.inbox.position(), kind)?;
+        self.committed = now;
+        self.dirty = false;
+        if kind == Commit::Checkpoint {
+            self.checkpointed = now;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn new(task: Task) -> Running {
+        let inputs = task.marker().inputs.clone().into();
+        Running { task, inputs, held: None }
+    }
+}

@@ -219,10 +219,11 @@ fn follow(bytes: &[u8]) -> Result<(Last, u64), FormatError> {
 /// Whether what stands behind the last commit is one that was not finished: cut off, not all of it on the disk, or
 /// room that was never written.
 fn is_torn(rest: &[u8], error: &FormatError) -> bool {
+    let empty = || rest.iter().skip(format::HEADER).all(|&b| b == 0);
     match error {
         FormatError::Short => true,
-        FormatError::Damaged => is_last(rest),
-        _ => rest.iter().all(|&b| b == 0),
+        FormatError::Damaged => is_last(rest) || empty(),
+        _ => empty(),
     }
 }
 

@@ -5,11 +5,13 @@
 //! position, `source` makes batches, `sink` writes them, `journal` commits.
 
 pub mod dead_letter;
+pub mod desk;
 pub mod envelope;
 pub mod frame;
 pub mod identity;
 pub mod json;
 pub mod journal;
+pub mod ledger;
 pub mod place;
 pub mod reader;
 pub mod sink;

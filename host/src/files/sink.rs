@@ -199,6 +199,16 @@ impl Sinks {
         self.writers.iter_mut().try_for_each(Writer::sync)
     }
 
+    /// Cuts files back to these lengths.
+    pub fn cut(&mut self, to: &[SinkPosition]) -> Result<(), Trouble> {
+        for writer in self.writers.iter_mut().filter(|w| w.is_file()) {
+            if let Some(position) = to.iter().find(|p| p.path == writer.path().display().to_string()) {
+                writer.cut(position.length)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Hands to the system what has left, without waiting for the disk.
     pub fn flush(&mut self) -> Result<(), Trouble> {
         self.writers.iter_mut().try_for_each(Writer::flush)

@@ -109,8 +109,28 @@ pub struct Polling {
     pub batch: Batch,
     /// Number of the file.
     pub file: usize,
-    /// Byte behind each record.
-    pub ends: Vec<u64>,
+    /// Where each record lies; the batch may be gone when this is still needed.
+    pub rows: Vec<Place>,
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Number of its input in the source.
+    pub input: u16,
+    /// Its offset there.
+    pub offset: i64,
+    /// Byte behind it in the file.
+    pub end: u64,
+}
+
+impl Polling {
+    /// Goes on without the first records.
+    pub fn drop_first(&mut self, count: usize) {
+        let rest: Vec<u32> = (count as u32..self.rows.len() as u32).collect();
+        self.batch.keep(&rest);
+        self.rows.drain(..count.min(self.rows.len()));
+    }
 }
 
 /// Why a record cannot be framed.
@@ -296,11 +316,10 @@ impl Source {
     /// The first `count` records of a poll have been dealt with: positions go on.
     pub fn taken(&mut self, polled: &Polling, count: usize) {
         let Some(file) = self.files.get_mut(polled.file) else { return };
-        let done = polled.ends.iter().zip(&polled.batch.rows).take(count);
-        for (&end, row) in done {
-            file.taken = end;
-            if let Some(next) = self.taken.get_mut(usize::from(row.origin.input)) {
-                *next = row.origin.offset.saturating_add(1);
+        for row in polled.rows.iter().take(count) {
+            file.taken = row.end;
+            if let Some(next) = self.taken.get_mut(usize::from(row.input)) {
+                *next = row.offset.saturating_add(1);
             }
         }
     }
@@ -322,9 +341,7 @@ impl Source {
             return Ok(Polled::End);
         }
         let rest = until.saturating_duration_since(Instant::now());
-        if count != 1 || self.settings.follow {
-            std::thread::sleep(rest.min(Duration::from_millis(20)));
-        }
+        std::thread::sleep(rest.min(Duration::from_millis(20)));
         Ok(Polled::Nothing)
     }
 
@@ -549,7 +566,10 @@ impl Filling {
         let mut batch = Batch { rows: self.rows, headers: self.headers, ..Batch::default() };
         batch.add_arena(self.values);
         batch.add_arena(self.keys);
-        Polling { batch, file: self.file, ends: self.ends }
+        let places = batch.rows.iter().zip(self.ends);
+        let rows = places.map(|(row, end)| Place { input: row.origin.input, offset: row.origin.offset, end });
+        let rows = rows.collect();
+        Polling { batch, file: self.file, rows }
     }
 }
 

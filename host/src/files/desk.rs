@@ -1,0 +1,70 @@
+//! The inbox of a pipeline on files: the source, the clock of the machine, and the signals that ask for a stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::Trouble;
+use super::source::{Polling, Position, Source};
+use crate::task::Input;
+use crate::worker::{Event, Inbox};
+
+/// A signal is noticed within this time.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+/// Source, clock and signals.
+#[derive(Debug)]
+pub struct Desk {
+    /// The source.
+    pub source: Source,
+    stop: Arc<AtomicBool>,
+    /// Latest processing time given: the clock of the machine may be set back.
+    latest: i64,
+}
+
+impl Desk {
+    /// `stop`: set by whoever wants the run to stop.
+    pub fn new(source: Source, stop: Arc<AtomicBool>) -> Desk {
+        Desk { source, stop, latest: i64::MIN }
+    }
+}
+
+impl Inbox for Desk {
+    fn now(&mut self) -> i64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.latest = self.latest.max(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
+        self.latest
+    }
+
+    fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Event::Stop);
+        }
+        let wait = u64::try_from(until.saturating_sub(self.now())).map_or(Duration::ZERO, Duration::from_nanos);
+        self.source.poll(wait.min(ATTENTION), may_read).map(Event::Source)
+    }
+
+    fn inputs(&self) -> &[Input] {
+        self.source.inputs()
+    }
+
+    fn taken(&mut self, polling: &Polling, count: usize) {
+        self.source.taken(polling, count);
+    }
+
+    fn position(&self) -> Position {
+        self.source.position()
+    }
+}
+
+/// A flag that SIGTERM and SIGINT set; a second of them ends the process at once with 128 and its number.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Trouble> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        // The order matters: the first signal finds the flag down, and sets it.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| Trouble::new(format!("signals cannot be handled: {error}"), "report this"))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,135 @@
+//! Sinks and journal in step: output is synced before the record that makes it count is written.
+
+use std::sync::Arc;
+
+use super::Trouble;
+use super::journal::Journal;
+use super::sink::{Counts, Refused, SinkPosition, Sinks};
+use super::source::{Polling, Position};
+use crate::chain::{Emit, Out};
+use crate::plan::Plan;
+use crate::task::{Input, Marker, Sealed, Task};
+use crate::worker::{Commit, Outbox};
+
+/// Where rows go and what makes them last.
+#[derive(Debug)]
+pub struct Ledger {
+    sinks: Sinks,
+    /// None: nothing lasts.
+    journal: Option<Journal>,
+    /// Lengths of the sinks at the last commit.
+    last: Vec<SinkPosition>,
+    /// Whether a stage may change a record, so that dead letters need the bytes that came.
+    keep_polled: bool,
+    /// Commits of this run.
+    pub commits: u64,
+    /// What the operator should know.
+    pub notes: Vec<String>,
+}
+
+impl Ledger {
+    /// Sinks that were cut back to the last commit, and the journal that told so.
+    pub fn new(sinks: Sinks, journal: Option<Journal>, plan: &Plan) -> Ledger {
+        let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
+        let keep_polled = changes && plan.pipeline.errors.dead_letter.is_some();
+        Ledger { last: sinks.positions(), sinks, journal, keep_polled, commits: 0, notes: Vec::new() }
+    }
+
+    /// What has left.
+    pub fn counts(&self) -> Counts {
+        self.sinks.counts
+    }
+
+    /// Says how often failures were repeated.
+    pub fn close_log(&mut self) {
+        self.sinks.close_log();
+    }
+
+    fn try_commit(
+        &mut self,
+        plan: &Plan,
+        tasks: &mut [&mut Task],
+        source: Position,
+        kind: Commit,
+    ) -> Result<(), Trouble> {
+        let Some(journal) = &mut self.journal else {
+            // Nothing lasts; the log of undo starts anew all the same.
+            for task in tasks {
+                task.seal(plan);
+            }
+            return self.sinks.flush();
+        };
+        self.sinks.sync()?;
+        let positions = self.sinks.positions();
+        let whole = kind == Commit::Checkpoint;
+        let states: Vec<Vec<Sealed>> = tasks
+            .iter_mut()
+            .map(|task| {
+                let changes = task.seal(plan);
+                if whole { task.dump(plan) } else { changes }
+            })
+            .collect();
+        let tasks: Vec<(&Marker, Vec<Sealed>)> = tasks.iter().map(|task| task.marker()).zip(states).collect();
+        if whole {
+            journal.checkpoint(source, positions.clone(), &tasks, false)?;
+        } else {
+            journal.commit(source, positions.clone(), &tasks, kind == Commit::Last)?;
+        }
+        self.last = positions;
+        Ok(())
+    }
+}
+
+impl Out for Ledger {
+    fn emit(&mut self, emit: Emit<'_>) {
+        self.sinks.emit(emit);
+    }
+
+    fn mark(&mut self) -> usize {
+        self.sinks.mark()
+    }
+
+    fn undo(&mut self, to: usize) {
+        self.sinks.undo(to);
+    }
+}
+
+impl Outbox for Ledger {
+    fn enter(&mut self, task: usize, inputs: Arc<[Input]>, polled: Option<&Polling>, now: i64) {
+        let polled = polled.filter(|_| self.keep_polled).map(|polled| polled.batch.clone());
+        self.sinks.enter(task, inputs, polled, now);
+    }
+
+    fn refused(&self) -> Option<Refused> {
+        self.sinks.refused().cloned()
+    }
+
+    fn settle(&mut self) -> Result<(), Trouble> {
+        self.sinks.settle()
+    }
+
+    fn partial(&mut self) {
+        self.sinks.partial = true;
+    }
+
+    fn commit(
+        &mut self,
+        plan: &Plan,
+        tasks: &mut [&mut Task],
+        source: Position,
+        kind: Commit,
+    ) -> Result<(), Trouble> {
+        let done = self.try_commit(plan, tasks, source, kind);
+        if done.is_err() && self.journal.is_some() {
+            // The next run would do the same; a reader should not wait for it.
+            let _ = self.sinks.cut(&self.last);
+        }
+        self.commits += 1;
+        done
+    }
+
+    fn note(&mut self, text: &str) {
+        tracing::warn!("{text}");
+        self.notes.push(text.to_owned());
+    }
+}
