@@ -1,17 +1,377 @@
-//! To come.
+//! `run`: pipelines, until their input ends or somebody stops them.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 use super::exit::Failure;
+use super::load;
 use super::output::{Reply, Session};
+use crate::chain::Chain;
+use crate::config::guests::Library;
+use crate::config::pipeline::{self, Pipeline};
+use crate::files::desk::{self, Desk};
+use crate::files::journal::{Journal, Last};
+use crate::files::ledger::Ledger;
+use crate::files::place::{self, StateDir};
+use crate::files::sink::{Counts, Sinks};
+use crate::files::source::{Codec, Settings, Source};
+use crate::files::{Trouble, frame};
+use crate::plan::{self, Conditions, Plan};
+use crate::task::Task;
+use crate::telemetry;
+use crate::worker::{Ended, Inbox, Pace, Worker};
 
 /// Runs pipelines.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Pipeline files; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<std::path::PathBuf>,
+    pub files: Vec<PathBuf>,
 }
 
 /// The verb.
-pub fn main(_args: &Args, _session: &mut Session) -> Result<Reply, Failure> {
-    Err(Failure::runtime("`run` is not built yet"))
+pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
+    let library = load::library(session)?;
+    let mut ready = Vec::new();
+    for file in &args.files {
+        let pipeline = load::pipeline(session, file, &library)?;
+        ready.push(prepare(session, file, pipeline, &library)?);
+    }
+    run(session, ready)
+}
+
+/// Runs what was prepared; several pipelines at once, each in a thread of its own.
+pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
+    if session.json && ready.iter().any(|r| matches!(r.plan.pipeline.sink, pipeline::Sink::Stdout { .. })) {
+        return Err(Failure::invalid("`--json` and the sink `stdout` both want standard output")
+            .help("write to a file, or leave `--json` out"));
+    }
+    let stop = desk::stop_on_signals().map_err(failure)?;
+    let terminal = session.talks_to_terminal();
+    let talk = Talk { terminal, quiet: session.quiet, verbose: session.verbose };
+    for ready in &ready {
+        session.show(&ready.plan.findings);
+    }
+    let outcomes: Vec<Result<Summary, Failure>> = std::thread::scope(|scope| {
+        let stop = &stop;
+        let threads: Vec<_> = ready.into_iter().map(|ready| scope.spawn(move || one(ready, stop, talk))).collect();
+        let lost = || Failure::runtime("a pipeline ended by a defect of tamis").help("report it with the lines above");
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(lost()))).collect()
+    });
+    let mut summaries = Vec::new();
+    let mut failed = None;
+    for outcome in outcomes {
+        match outcome {
+            Ok(summary) => summaries.push(summary),
+            Err(failure) => failed = failed.or(Some(failure)),
+        }
+    }
+    if let Some(failure) = failed {
+        for summary in &summaries {
+            session.say(&summary.text());
+        }
+        return Err(failure);
+    }
+    let texts: Vec<String> = summaries.iter().map(Summary::text).collect();
+    let results: Vec<Value> = summaries.iter().map(Summary::json).collect();
+    Ok(Reply::new("", json!({ "pipelines": results })).summary(texts.join("\n")))
+}
+
+/// A pipeline whose files, guests and state were found.
+pub struct Ready {
+    plan: Arc<Plan>,
+    base: PathBuf,
+    paths: Vec<PathBuf>,
+    journal: Option<(Journal, Option<Last>)>,
+}
+
+/// Finds what a pipeline needs, and plans it against the state that is kept.
+pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Library) -> Result<Ready, Failure> {
+    let base = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let paths = match &pipeline.source {
+        pipeline::Source::File { paths, .. } => place::files(&base, paths),
+        _ => Ok(Vec::new()),
+    };
+    let found = match &paths {
+        Ok(paths) if !paths.is_empty() => u32::try_from(paths.len()).ok(),
+        _ => None,
+    };
+    let mut conditions = Conditions::of(&pipeline, found);
+    let plan = |conditions: &Conditions| {
+        plan::plan(&pipeline, library, conditions).map_err(|findings| load::refused(file, findings))
+    };
+    // What is wrong with the file is said before what is wrong around it.
+    let mut made = plan(&conditions)?;
+    let paths = paths.map_err(failure)?;
+    let journal = match lasts(&pipeline) {
+        false => None,
+        true => {
+            let journal = open_journal(session, &pipeline, &base).map_err(failure)?;
+            if let (_, Some(last)) = &journal {
+                conditions.stored = identities(last);
+                made = plan(&conditions)?;
+                same_tasks(&made, last)?;
+            }
+            Some(journal)
+        }
+    };
+    Ok(Ready { plan: Arc::new(made), base, paths, journal })
+}
+
+/// Whether anything is kept between runs: not with a standard stream at either end.
+fn lasts(pipeline: &Pipeline) -> bool {
+    let source = matches!(pipeline.source, pipeline::Source::File { .. });
+    let sink = matches!(pipeline.sink, pipeline::Sink::File { .. });
+    pipeline.state.durable && source && sink
+}
+
+fn open_journal(
+    session: &Session,
+    pipeline: &Pipeline,
+    base: &Path,
+) -> Result<(Journal, Option<Last>), Trouble> {
+    let folder = match &pipeline.state.dir {
+        Some(dir) => base.join(dir),
+        None => {
+            let named = |name: &str| session.environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+            place::state_home(named("XDG_STATE_HOME"), named("HOME"))?.join(&pipeline.name)
+        }
+    };
+    Journal::open(StateDir::open(&folder)?)
+}
+
+/// What the kept state of each stage was made with.
+fn identities(last: &Last) -> BTreeMap<String, Value> {
+    let sealed = last.tasks.iter().flat_map(|(_, sealed)| sealed);
+    sealed.filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?))).collect()
+}
+
+/// State of one task for all files cannot become state for each of them, nor the reverse.
+fn same_tasks(plan: &Plan, last: &Last) -> Result<(), Failure> {
+    let several = last.tasks.iter().any(|(marker, _)| marker.inputs.len() > 1);
+    if (plan.one_task && last.tasks.len() > 1) || (!plan.one_task && several) {
+        let message = "the kept state was made under another `scope`: one state for all files, or one for each";
+        return Err(Failure::invalid(message).help("go back to the old scope").help("give the pipeline another `name`"));
+    }
+    Ok(())
+}
+
+/// How to talk while running.
+#[derive(Clone, Copy, Debug)]
+struct Talk {
+    terminal: bool,
+    quiet: bool,
+    verbose: u8,
+}
+
+/// Runs one pipeline to its end.
+fn one(ready: Ready, stop: &Arc<AtomicBool>, talk: Talk) -> Result<Summary, Failure> {
+    telemetry::with_log(talk.terminal, talk.verbose, || {
+        let name = ready.plan.pipeline.name.clone();
+        let began = Instant::now();
+        match work(ready, Arc::clone(stop), talk) {
+            Ok(mut summary) => {
+                summary.took = began.elapsed();
+                match summary.failed.take() {
+                    Some(failure) => Err(failure),
+                    None => Ok(summary),
+                }
+            }
+            // Whoever read our output has seen enough.
+            Err(trouble) if trouble.reader_gone => Ok(Summary { name, ..Summary::default() }),
+            Err(trouble) => Err(failure(trouble)),
+        }
+    })
+}
+
+fn work(ready: Ready, stop: Arc<AtomicBool>, talk: Talk) -> Result<Summary, Trouble> {
+    let Ready { plan, base, paths, journal } = ready;
+    let (journal, last) = journal.map_or((None, None), |(journal, last)| (Some(journal), last));
+    let commit = last.as_ref().map(|last| &last.commit);
+    let source = match &plan.pipeline.source {
+        pipeline::Source::Stdin { .. } => Source::stdin(settings(&plan))?,
+        _ => Source::open(&paths, settings(&plan), commit.map(|c| &c.source))?,
+    };
+    let mut sinks = Sinks::open(&plan, &base)?;
+    let cut = sinks.restore(commit.map(|c| c.sinks.as_slice()).unwrap_or_default(), commit.is_none_or(|c| c.clean))?;
+    for note in source.notes.iter().chain(&cut) {
+        tracing::warn!("{note}");
+    }
+    let mut chain = Chain::open(&plan, true);
+    let mut desk = Desk::new(source, stop);
+    let mut ledger = Ledger::new(sinks, journal, &plan);
+    ledger.show_progress(talk.terminal && !talk.quiet && !matches!(plan.pipeline.sink, pipeline::Sink::Stdout { .. }));
+    let restored = restore(&plan, &chain, last, desk.now());
+    let before = Totals::of(&plan, restored.iter());
+    let run = &plan.pipeline.run;
+    let pace = Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !plan.pipeline.state.durable };
+    let mut worker = Worker::new(&mut chain, &mut desk, &mut ledger, pace, salt(), restored);
+    let ended = worker.run();
+    let after = Totals::of(&plan, worker.tasks());
+    let stages = counters(&plan, worker.tasks());
+    ledger.close_log();
+    ledger.end_progress();
+    let ended = ended?;
+    Ok(Summary {
+        name: plan.pipeline.name.clone(),
+        records_in: after.records - before.records,
+        duplicates: after.duplicates - before.duplicates,
+        counts: ledger.counts(),
+        commits: ledger.commits,
+        asked: matches!(ended, Ended::Asked),
+        stages,
+        took: Duration::ZERO,
+        failed: stopped_by(&ended),
+    })
+}
+
+/// Tasks as the last commit left them.
+fn restore(plan: &Plan, chain: &Chain, last: Option<Last>, now: i64) -> Vec<Task> {
+    let tasks = last.map(|last| last.tasks).unwrap_or_default();
+    tasks
+        .into_iter()
+        .map(|(marker, changes)| {
+            let mut task = Task::with(chain, marker, now);
+            for sealed in changes {
+                task.apply(plan, sealed);
+            }
+            task
+        })
+        .collect()
+}
+
+fn settings(plan: &Plan) -> Settings {
+    let pipeline = &plan.pipeline;
+    let (format, follow, topic) = match &pipeline.source {
+        pipeline::Source::File { format, follow, topic, .. } => (*format, *follow, topic.clone()),
+        pipeline::Source::Stdin { format, topic } => (*format, false, Some(topic.clone())),
+        pipeline::Source::Kafka(_) => (pipeline::Format::Json, false, None),
+    };
+    Settings {
+        format,
+        follow,
+        topic,
+        rows: pipeline.limits.batch_rows,
+        bytes: pipeline.limits.batch_bytes,
+        wait: Duration::from_nanos(u64::try_from(pipeline.limits.batch_wait).unwrap_or(0)),
+        largest: frame::LARGEST,
+        mixed: plan.one_task,
+        key_codec: Codec::named(&pipeline.decode.key.name),
+        value_codec: Codec::named(&pipeline.decode.value.name),
+    }
+}
+
+/// A number that nobody can guess: keys cannot be made to collide on purpose.
+fn salt() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+fn failure(trouble: Trouble) -> Failure {
+    Failure::environment(trouble.what).help(trouble.way_out)
+}
+
+fn stopped_by(ended: &Ended) -> Option<Failure> {
+    let Ended::Failed { failure, position } = ended else { return None };
+    let at = position.as_ref().map_or(String::new(), |(input, offset)| {
+        format!(" at {}/{}/{offset}", input.topic, input.partition)
+    });
+    let message = format!("stopped{at}: {}: {}: {}", failure.stage, failure.code, failure.text);
+    let mut failed = Failure::runtime(message);
+    if position.is_some() {
+        failed = failed
+            .help("send such records aside: `errors: { dead_letter: { file: dead.jsonl } }`")
+            .help("or pass over them: `errors: { tolerance: all }`");
+    }
+    Some(failed.help("what came before it is committed; the next run goes on there"))
+}
+
+/// Sums over tasks, of all runs so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    records: u64,
+    duplicates: u64,
+}
+
+impl Totals {
+    fn of<'a>(plan: &Plan, tasks: impl Iterator<Item = &'a Task>) -> Totals {
+        let mut totals = Totals::default();
+        for task in tasks {
+            totals.records += task.marker().arrivals;
+            for (_, counters) in task.counters(plan) {
+                totals.duplicates += counters.get("duplicates_dropped").copied().unwrap_or(0);
+            }
+        }
+        totals
+    }
+}
+
+/// Counters of every stage, over all tasks and runs.
+fn counters<'a>(plan: &Plan, tasks: impl Iterator<Item = &'a Task>) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut stages: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for (stage, counters) in tasks.flat_map(|task| task.counters(plan)) {
+        let sums = stages.entry(stage).or_default();
+        for (name, count) in counters {
+            *sums.entry(name).or_default() += count;
+        }
+    }
+    stages
+}
+
+/// What a run did.
+#[derive(Debug, Default)]
+struct Summary {
+    name: String,
+    records_in: u64,
+    duplicates: u64,
+    counts: Counts,
+    commits: u64,
+    asked: bool,
+    stages: BTreeMap<String, BTreeMap<String, u64>>,
+    took: Duration,
+    failed: Option<Failure>,
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let counts = &self.counts;
+        let mut parts = vec![format!("{} in", self.records_in), format!("{} out", counts.main)];
+        let mut also = |count: u64, what: &str| {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        };
+        also(self.duplicates, "duplicates");
+        also(counts.late, "late");
+        also(counts.late_lost, "late ones went nowhere (no `routes.late`, no dead letter)");
+        also(counts.dead, "dead-lettered");
+        also(counts.failed_lost, "failed and passed over");
+        let how = if self.asked { ", stopped" } else { "" };
+        format!("{}: {} ({:.1} s{how})", self.name, parts.join(", "), self.took.as_secs_f64())
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "pipeline": self.name,
+            "records_in": self.records_in,
+            "records_out": self.counts.main,
+            "duplicates": self.duplicates,
+            "late": self.counts.late,
+            "late_lost": self.counts.late_lost,
+            "dead_lettered": self.counts.dead,
+            "failed_passed_over": self.counts.failed_lost,
+            "commits": self.commits,
+            "ended": if self.asked { "stopped" } else { "input" },
+            "seconds": self.took.as_secs_f64(),
+            "stages": self.stages,
+        })
+    }
 }

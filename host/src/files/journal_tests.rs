@@ -95,6 +95,9 @@ fn wherever_the_last_commit_was_cut_off_the_one_before_holds() {
         // The length was on the disk, the bytes were not.
         let mut zeros = whole[..end].to_vec();
         zeros.resize(whole.len(), 0);
+        if zeros == whole {
+            continue;
+        }
         std::fs::write(&path, &zeros).unwrap();
         assert_eq!(found(&folder).0, 2, "zeros from {end}");
     }

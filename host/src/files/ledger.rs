@@ -1,6 +1,8 @@
 //! Sinks and journal in step: output is synced before the record that makes it count is written.
 
+use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Trouble;
 use super::journal::Journal;
@@ -23,6 +25,8 @@ pub struct Ledger {
     keep_polled: bool,
     /// Commits of this run.
     pub commits: u64,
+    /// When progress was shown last; none: it is not shown.
+    shown: Option<Instant>,
     /// What the operator should know.
     pub notes: Vec<String>,
 }
@@ -32,7 +36,7 @@ impl Ledger {
     pub fn new(sinks: Sinks, journal: Option<Journal>, plan: &Plan) -> Ledger {
         let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
         let keep_polled = changes && plan.pipeline.errors.dead_letter.is_some();
-        Ledger { last: sinks.positions(), sinks, journal, keep_polled, commits: 0, notes: Vec::new() }
+        Ledger { last: sinks.positions(), sinks, journal, keep_polled, commits: 0, shown: None, notes: Vec::new() }
     }
 
     /// What has left.
@@ -43,6 +47,27 @@ impl Ledger {
     /// Says how often failures were repeated.
     pub fn close_log(&mut self) {
         self.sinks.close_log();
+    }
+
+    /// Shows a line on standard error that is redrawn as the run goes on.
+    pub fn show_progress(&mut self, on: bool) {
+        self.shown = on.then(Instant::now);
+    }
+
+    /// Takes the line away.
+    pub fn end_progress(&mut self) {
+        if self.shown.take().is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn progress(&mut self, tasks: &[&mut Task]) {
+        if !self.shown.is_some_and(|at| at.elapsed() > Duration::from_millis(500)) {
+            return;
+        }
+        let records: u64 = tasks.iter().map(|task| task.marker().arrivals).sum();
+        let _ = write!(std::io::stderr(), "\r\x1b[K{records} records in, {} out", self.sinks.counts.main);
+        self.shown = Some(Instant::now());
     }
 
     fn try_commit(
@@ -125,6 +150,7 @@ impl Outbox for Ledger {
             let _ = self.sinks.cut(&self.last);
         }
         self.commits += 1;
+        self.progress(tasks);
         done
     }
 
