@@ -1,13 +1,233 @@
-//! To come.
+//! `dedup`: a stream made unique without writing a pipeline file. It writes one, shows it, and runs it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::exit::Failure;
+use super::load;
 use super::output::{Reply, Session};
+use super::run;
 
 /// Makes a stream unique, without a pipeline file.
 #[derive(clap::Args, Debug)]
-pub struct Args {}
+pub struct Args {
+    /// A file or a glob; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub from: String,
+    /// A file, which is appended to; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub to: String,
+    /// What makes records the same: fields of the value, or paths such as `key` and `headers.id`
+    #[arg(long, value_name = "FIELD,..", value_delimiter = ',', required = true)]
+    pub key: Vec<String>,
+    /// Which one stays: first, last
+    #[arg(long, value_name = "WHICH")]
+    pub keep: Option<String>,
+    /// Limits sameness in time: `tumbling: 1h`, `horizon: 15m`, ... as in the file
+    #[arg(long, value_name = "WINDOW")]
+    pub window: Option<String>,
+    /// What first and last compare: time, arrival, or fields
+    #[arg(long, value_name = "ORDER")]
+    pub order: Option<String>,
+    /// Kind of output: append, upsert
+    #[arg(long, value_name = "KIND")]
+    pub output: Option<String>,
+    /// Among which records: global, partition
+    #[arg(long, value_name = "SCOPE")]
+    pub scope: Option<String>,
+    /// Where event time is: a field of the value, a path, or a mapping as in the file
+    #[arg(long, value_name = "FIELD")]
+    pub time: Option<String>,
+    /// Kafka; comes later
+    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    pub brokers: Option<String>,
+    /// Show the pipeline file instead of running it
+    #[arg(long)]
+    pub print: bool,
+}
 
 /// The verb.
-pub fn main(_args: &Args, _session: &mut Session) -> Result<Reply, Failure> {
-    Err(Failure::runtime("`dedup` is not built yet"))
+pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
+    if args.brokers.is_some() {
+        return Err(Failure::invalid("P-LATER: Kafka is not built yet").help("name files with `--from` and `--to`"));
+    }
+    let text = file(args);
+    if args.print {
+        return Ok(Reply::new(text.clone(), serde_json::json!({ "file": text })));
+    }
+    session.say(&format!("the pipeline this runs (`--print` prints it):\n\n{text}"));
+    let library = load::library(session)?;
+    // Beside this name, which is in the folder of the caller, relative paths and modules are looked for.
+    let name: Arc<Path> = Arc::from(Path::new("<dedup>"));
+    let source: Arc<str> = Arc::from(text.as_str());
+    session.sources.insert(Arc::clone(&name), Arc::clone(&source));
+    let environment = session.environment.clone();
+    let pipeline = crate::config::read(&text, Some(&name), &|variable| environment.get(variable).cloned())
+        .map_err(|(findings, _)| load::refused(&name, findings))?;
+    let ready = run::prepare(session, &name, pipeline, &library)?;
+    run::run(session, vec![ready])
+}
+
+/// The pipeline file that the arguments stand for.
+fn file(args: &Args) -> String {
+    let mut text = format!("version: 1\nname: {}\n", name(args));
+    match args.from.as_str() {
+        "-" => text.push_str("source: stdin\n"),
+        path => text.push_str(&format!("source: {{ file: {} }}\n", quoted(path))),
+    }
+    if let Some(time) = &args.time {
+        text.push_str(&format!("time: {}\n", as_path_or_mapping(time)));
+    }
+    let keys: Vec<String> = args.key.iter().map(|key| quoted_path(key)).collect();
+    text.push_str(&format!("stages:\n  - uses: dedup\n    id: dedup\n    key: [{}]\n", keys.join(", ")));
+    if let Some(scope) = &args.scope {
+        text.push_str(&format!("    scope: {}\n", quoted(scope)));
+    }
+    let mut with: Vec<String> = Vec::new();
+    if let Some(keep) = &args.keep {
+        with.push(format!("keep: {}", quoted(keep)));
+    }
+    if let Some(window) = &args.window {
+        with.push(format!("window: {}", as_mapping(window)));
+    }
+    if let Some(order) = &args.order {
+        with.push(format!("order: {}", as_order(order)));
+    }
+    if let Some(output) = &args.output {
+        with.push(format!("output: {}", quoted(output)));
+    }
+    if !with.is_empty() {
+        text.push_str(&format!("    with: {{ {} }}\n", with.join(", ")));
+    }
+    match args.to.as_str() {
+        "-" => text.push_str("sink: stdout\n"),
+        path => text.push_str(&format!("sink: {{ file: {} }}\n", quoted(path))),
+    }
+    text
+}
+
+/// The same arguments go on where they stopped; others are another pipeline, with a state of its own.
+fn name(args: &Args) -> String {
+    let stem = Path::new(&args.from).file_stem().map_or("stdin".into(), |s| s.to_string_lossy().to_lowercase());
+    let stem: String = stem.chars().filter(|c| c.is_ascii_alphanumeric()).take(40).collect();
+    let here = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
+    let all = format!(
+        "{here}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}",
+        args.from, args.to, args.key, args.keep, args.window, args.order, args.output, args.scope, args.time
+    );
+    format!("dedup-{stem}-{:08x}", xxh3_64(all.as_bytes()) as u32)
+}
+
+/// A bare name means a field of the value.
+fn path(text: &str) -> String {
+    let text = text.trim();
+    let root: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let known = ["value", "key", "headers", "timestamp", "topic", "partition", "offset", "epoch", "position"];
+    if known.contains(&root.as_str()) { text.to_owned() } else { format!("value.{text}") }
+}
+
+fn quoted_path(text: &str) -> String {
+    quoted(&path(text))
+}
+
+/// Text as YAML: as it is where that is safe, else in quotes.
+fn quoted(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let plain = text.chars().all(safe)
+        && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '.')
+        && !["true", "false", "null", "."].contains(&text);
+    if plain { text.to_owned() } else { format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'")) }
+}
+
+/// `{ .. }` and words as they are, `tumbling: 1h` in braces.
+fn as_mapping(text: &str) -> String {
+    let text = text.trim();
+    if text.starts_with('{') || !text.contains(':') { text.to_owned() } else { format!("{{ {text} }}") }
+}
+
+fn as_path_or_mapping(text: &str) -> String {
+    let text = text.trim();
+    if text.starts_with('{') {
+        text.to_owned()
+    } else if text.contains(": ") {
+        format!("{{ {text} }}")
+    } else {
+        quoted_path(text)
+    }
+}
+
+fn as_order(text: &str) -> String {
+    match text.trim() {
+        word @ ("time" | "arrival") => word.to_owned(),
+        list if list.starts_with('[') => list.to_owned(),
+        fields => {
+            let fields: Vec<String> = fields.split(',').map(quoted_path).collect();
+            format!("[{}]", fields.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn args(list: &[&str]) -> Args {
+        use clap::Parser;
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            args: Args,
+        }
+        Only::try_parse_from(std::iter::once("dedup").chain(list.iter().copied())).unwrap().args
+    }
+
+    /// The file without its first two lines (version and name).
+    fn check(list: &[&str], expected: &str) {
+        let text = file(&args(list));
+        let rest: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(rest.join("\n"), expected, "{list:?}");
+    }
+
+    #[test]
+    fn bare_names_are_fields_of_the_value() {
+        check(
+            &["--from", "clicks.jsonl", "--to", "unique.jsonl", "--key", "ip_address,url,headers.id,key"],
+            "source: { file: clicks.jsonl }\nstages:\n  - uses: dedup\n    id: dedup\n    \
+             key: [value.ip_address, value.url, headers.id, key]\nsink: { file: unique.jsonl }",
+        );
+    }
+
+    #[test]
+    fn settings_are_written_as_in_the_file() {
+        check(
+            &[
+                "--from", "-", "--to", "-", "--key", "id", "--keep", "last", "--window", "tumbling: 1h", "--order", "a,b",
+                "--output", "upsert", "--scope", "partition", "--time", "ts",
+            ],
+            "source: stdin\ntime: value.ts\nstages:\n  - uses: dedup\n    id: dedup\n    key: [value.id]\n    \
+             scope: partition\n    with: { keep: last, window: { tumbling: 1h }, order: [value.a, value.b], output: upsert }\n\
+             sink: stdout",
+        );
+    }
+
+    #[test]
+    fn odd_names_are_quoted() {
+        check(
+            &["--from", "a b*.jsonl", "--to", "x#y", "--key", "it's"],
+            "source: { file: \"a b*.jsonl\" }\nstages:\n  - uses: dedup\n    id: dedup\n    key: [\"value.it's\"]\n\
+             sink: { file: \"x#y\" }",
+        );
+    }
+
+    #[test]
+    fn the_name_is_that_of_the_arguments() {
+        let of = |list: &[&str]| name(&args(list));
+        let same = ["--from", "Clicks.JSONL", "--to", "b", "--key", "id"];
+        assert_eq!(of(&same), of(&same));
+        assert!(of(&same).starts_with("dedup-clicks-"));
+        assert_ne!(of(&same), of(&["--from", "Clicks.JSONL", "--to", "b", "--key", "id2"]));
+    }
 }
