@@ -23,6 +23,8 @@ pub struct Done {
     pub next: Batch,
     /// Rows of `next` whose fields are still missing.
     pub undecoded: Vec<u32>,
+    /// What is to be put into values once they are decoded.
+    pub writes: Vec<Write>,
     /// Rows that came in.
     pub records_in: u64,
     /// Of them, rows whose key is null (but for `group`).
@@ -385,16 +387,24 @@ impl Assembly<'_> {
                     kind::NULL => headers.push((name.clone(), None)),
                     _ => headers.push((name.clone(), Some(cell.bytes.to_vec()))),
                 },
-                ColumnRef::ValueField(path) => {
-                    if set_path(next, at, path, cell, self.stage.whole_value) {
-                        done.undecoded.push(at as u32);
-                    }
-                }
+                ColumnRef::ValueField(path) => self.write_value(next, at, path, cell, done),
                 _ => {}
             }
         }
         if !headers.is_empty() {
             add_headers(next, at, headers);
+        }
+    }
+
+    /// Puts a cell into the value; a row that was raised from its bytes must be decoded first, which is not done here.
+    fn write_value(&self, next: &mut Batch, at: usize, path: &Path, cell: Cell<'_>, done: &mut Done) {
+        let raw = next.rows.get(at).is_some_and(|row| matches!(row.value, Payload::Bytes(_)));
+        let known = self.stage.whole_value.is_some_and(|whole| next.field(whole, at).kind != kind::MISSING);
+        if raw && !known {
+            let (row, path, kind, bytes) = (at as u32, path.clone(), cell.kind, cell.bytes.to_vec());
+            done.writes.push(Write { row, path, kind, bytes });
+        } else if set_path(next, at, path, cell, self.stage.whole_value) {
+            done.undecoded.push(at as u32);
         }
     }
 
@@ -413,19 +423,16 @@ impl Assembly<'_> {
             WindowBounds::Value => {
                 for (name, ns) in [("window_start", window.0), ("window_end", window.1)] {
                     let path = Path { root: Root::Value, steps: vec![crate::config::path::Step::Member(name.into())] };
-                    let changed = match self.stage.traits.bounds_format {
+                    match self.stage.traits.bounds_format {
                         BoundsFormat::Ms => {
                             let bytes = ms(ns).to_le_bytes();
-                            set_path(next, at, &path, Cell { kind: kind::INT64, bytes: &bytes }, self.stage.whole_value)
+                            self.write_value(next, at, &path, Cell { kind: kind::INT64, bytes: &bytes }, done);
                         }
                         BoundsFormat::Rfc3339 => {
                             let text = crate::instant::format(ns);
                             let cell = Cell { kind: kind::TEXT, bytes: text.as_bytes() };
-                            set_path(next, at, &path, cell, self.stage.whole_value)
+                            self.write_value(next, at, &path, cell, done);
                         }
-                    };
-                    if changed {
-                        done.undecoded.push(at as u32);
                     }
                 }
             }
@@ -496,6 +503,28 @@ fn copy_row(from: &Batch, row: usize, to: &mut Batch) {
             target.seen.push(seen);
         }
     }
+}
+
+/// A cell that is to be put into a value.
+#[derive(Clone, Debug)]
+pub struct Write {
+    row: u32,
+    path: Path,
+    kind: u8,
+    bytes: Vec<u8>,
+}
+
+/// Puts cells into values that have been decoded since; gives the rows that changed.
+pub fn write_late(batch: &mut Batch, writes: &[Write], whole: Option<usize>) -> Vec<u32> {
+    let mut changed = Vec::new();
+    for write in writes {
+        let cell = Cell { kind: write.kind, bytes: &write.bytes };
+        if set_path(batch, write.row as usize, &write.path, cell, whole) {
+            changed.push(write.row);
+        }
+    }
+    changed.dedup();
+    changed
 }
 
 /// Puts a cell into the value of a row, at a path. False: there is no object to put it into.

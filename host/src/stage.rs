@@ -70,6 +70,8 @@ pub struct Output {
     pub next: Batch,
     /// Rows of `next` whose fields are still missing.
     pub undecoded: Vec<u32>,
+    /// What is to be put into values once they are decoded.
+    pub writes: Vec<crate::outcome::Write>,
     /// What is still to be done, once `next` has passed.
     pub rest: Option<Batch>,
 }
@@ -159,7 +161,8 @@ impl Stage {
                     self.rows_per_call = self.rows_per_call.saturating_mul(2);
                     self.wakes_per_call = (self.wakes_per_call * 2).min(WAKES_PER_CALL);
                     let undecoded = std::mem::take(&mut done.undecoded);
-                    return Ok(Output { next: done.next, undecoded, rest });
+                    let writes = std::mem::take(&mut done.writes);
+                    return Ok(Output { next: done.next, undecoded, writes, rest });
                 }
                 Answer::Again(whole) => batch = join(whole, rest),
                 Answer::Blame(whole, why) => {
@@ -171,7 +174,7 @@ impl Stage {
                     whole.keep(&[]);
                     self.rows_per_call = 1;
                     self.wakes_per_call = 1;
-                    return Ok(Output { next: whole, undecoded: Vec::new(), rest });
+                    return Ok(Output { next: whole, undecoded: Vec::new(), writes: Vec::new(), rest });
                 }
             }
         }

@@ -1,1 +1,4 @@
-//! Harness.
+//! What the integration tests share.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+pub mod program;
