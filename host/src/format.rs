@@ -390,3 +390,7 @@ mod bytes {
         from.deserialize_byte_buf(Block).map(T::from)
     }
 }
+
+#[cfg(test)]
+#[path = "format_tests.rs"]
+mod tests;
