@@ -87,10 +87,14 @@ impl Quota {
     }
 
     /// Counts something in.
+    #[inline]
     pub fn add(&mut self, item: &Item) {
-        if !self.is_bound() {
-            return;
+        if self.is_bound() {
+            self.add_bound(item);
         }
+    }
+
+    fn add_bound(&mut self, item: &Item) {
         self.all.count += 1;
         self.all.bytes += item.bytes;
         let sum = self.by_expiry.entry(item.until).or_default();
@@ -107,10 +111,14 @@ impl Quota {
     }
 
     /// Counts something out.
+    #[inline]
     pub fn sub(&mut self, item: &Item) {
-        if !self.is_bound() {
-            return;
+        if self.is_bound() {
+            self.sub_bound(item);
         }
+    }
+
+    fn sub_bound(&mut self, item: &Item) {
         self.all.count -= 1;
         self.all.bytes -= item.bytes;
         if let Some(sum) = self.by_expiry.get_mut(&item.until) {

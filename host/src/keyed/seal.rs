@@ -20,10 +20,11 @@ impl Keyed {
     /// The changes since the last seal; the log starts anew. Several changes of one entry become one, and an entry that
     /// came and went leaves none.
     pub fn seal(&mut self) -> Vec<Change> {
-        let steps = std::mem::take(&mut self.log);
+        let mut steps = std::mem::take(&mut self.log);
         let olds = std::mem::take(&mut self.olds);
         let mut changes = Vec::new();
         if steps.is_empty() {
+            self.log = steps;
             return changes;
         }
         changes.push(Change::Numbers { born: self.born, set: self.set });
@@ -58,6 +59,9 @@ impl Keyed {
         for space in self.spaces.values_mut() {
             space.entries.shrink();
         }
+        // The log keeps its memory: the next commit is about as large.
+        steps.clear();
+        self.log = steps;
         changes
     }
 

@@ -3,7 +3,7 @@
 use super::marks::MARK_BYTES;
 use super::quota::Sum;
 use super::session::breach;
-use super::{Keyed, Session, Step, mark_item};
+use super::{Keyed, Session, Space, Step, mark_item};
 use crate::batch::Origin;
 use crate::format::StoredMark;
 use crate::guest::call::Refusal;
@@ -34,68 +34,97 @@ impl Session {
         if self.found.is_empty() {
             self.found = vec![None; rows];
         }
+        // The space is taken out for the call, so that no row looks for it.
+        let mut table = self.keyed.spaces.remove(&space).unwrap_or_default();
         let mut answer = Vec::with_capacity(rows);
+        let mut refused = None;
         for row in 0..rows {
             if row % AHEAD == 0 {
-                let ahead = &self.begin.keys[row..rows.min(row + AHEAD)];
-                self.keyed.spaces.entry(space).or_default().marks.touch(ahead);
+                table.marks.touch(&self.begin.keys[row..rows.min(row + AHEAD)], self.floor);
             }
             let clears = is_clear.get(row).copied().unwrap_or(false);
             let until = expires[if expires.len() == 1 { 0 } else { row }];
-            answer.push(self.seen_row(space, row, until, clears, refresh)?);
+            match self.seen_row(&mut table, space, row, until, clears, refresh) {
+                Ok(byte) => answer.push(byte),
+                Err(why) => {
+                    refused = Some(why);
+                    break;
+                }
+            }
         }
-        Ok(answer)
+        self.keyed.spaces.insert(space, table);
+        refused.map_or(Ok(answer), Err)
     }
 
     /// One row of `seen`.
-    fn seen_row(&mut self, space: i64, row: usize, until: i64, clears: bool, refresh: bool) -> Result<u8, Refusal> {
+    fn seen_row(
+        &mut self,
+        table: &mut Space,
+        space: i64,
+        row: usize,
+        until: i64,
+        clears: bool,
+        refresh: bool,
+    ) -> Result<u8, Refusal> {
         let (hash, clock) = (self.begin.keys[row], self.clock(row));
-        let table = self.keyed.spaces.entry(space).or_default();
         let found = table.marks.find(hash).map(|place| (place, table.marks.at(place)));
-        let is_bound = self.keyed.quota.is_bound();
         if let Some((place, old)) = found
             && old.expires > clock
         {
-            if clears {
-                self.keyed.unmark_logged(space, hash);
-                return Ok(3);
-            }
-            self.found[row] = Some(Origin { input: old.input, epoch: -1, offset: old.offset, child: 0 });
-            if refresh && until > old.expires {
-                let new = StoredMark { expires: until, ..old };
-                table.marks.replace(place, new);
-                self.keyed.log.push(Step::Unmarked { space, hash, old });
-                self.keyed.log.push(Step::Marked { space, hash, new });
-                if is_bound {
-                    self.keyed.quota.sub(&mark_item(space, hash, &old));
-                    self.keyed.quota.add(&mark_item(space, hash, &new));
+            if !clears {
+                self.found[row] = Some(Origin { input: old.input, epoch: -1, offset: old.offset, child: 0 });
+                if !refresh || until <= old.expires {
+                    return Ok(2);
                 }
             }
+            self.keyed.log.push(Step::Unmarked { space, hash, old });
+            self.keyed.quota.sub(&mark_item(space, hash, &old));
+            if clears {
+                table.marks.take(place);
+                return Ok(3);
+            }
+            let new = StoredMark { expires: until, ..old };
+            table.marks.replace(place, new);
+            self.keyed.log.push(Step::Marked { space, hash, new });
+            self.keyed.quota.add(&mark_item(space, hash, &new));
             return Ok(2);
         }
         if clears {
             return Ok(4);
         }
-        if is_bound && !self.keyed.make_room(clock, Sum { count: 1, bytes: MARK_BYTES }) {
+        if self.keyed.quota.is_bound() && !self.room(table, space, clock) {
             return Err(self.refuse(row, clock));
         }
         let origin = self.origin(row as u32);
         let born = self.keyed.next_born();
         let new = StoredMark { expires: until, offset: origin.offset, input: origin.input, born };
-        let Keyed { spaces, log, quota, .. } = &mut self.keyed;
-        let table = spaces.entry(space).or_default();
-        if let Some((place, old)) = found {
-            table.marks.replace(place, new);
+        let Keyed { log, quota, .. } = &mut self.keyed;
+        let mut freed = |hash: u128, old: StoredMark| {
             log.push(Step::Unmarked { space, hash, old });
             quota.sub(&mark_item(space, hash, &old));
-        } else {
-            table.marks.insert(hash, new, self.floor, |hash, old| {
-                log.push(Step::Unmarked { space, hash, old });
-                quota.sub(&mark_item(space, hash, &old));
-            });
+        };
+        match found {
+            Some((place, old)) => {
+                freed(hash, old);
+                table.marks.replace(place, new);
+            }
+            None => table.marks.insert(hash, new, self.floor, freed),
         }
-        log.push(Step::Marked { space, hash, new });
-        quota.add(&mark_item(space, hash, &new));
+        self.keyed.log.push(Step::Marked { space, hash, new });
+        self.keyed.quota.add(&mark_item(space, hash, &new));
         Ok(1)
+    }
+
+    /// There is room for a mark, if need be after evicting, which wants to see this space too.
+    fn room(&mut self, table: &mut Space, space: i64, clock: i64) -> bool {
+        let mark = Sum { count: 1, bytes: MARK_BYTES };
+        let live = self.keyed.quota.live(clock);
+        if self.keyed.quota.fits(live, mark) {
+            return true;
+        }
+        self.keyed.spaces.insert(space, std::mem::take(table));
+        let has_room = self.keyed.make_room(clock, mark);
+        *table = self.keyed.spaces.remove(&space).unwrap_or_default();
+        has_room
     }
 }
