@@ -1,17 +1,117 @@
-//! To come.
+//! `test`: the tests in pipeline files, through the real guests, offline.
+
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
 
 use super::exit::Failure;
-use super::output::{Reply, Session};
+use super::load;
+use super::output::{Reply, Session, finding};
+use crate::script::report;
+use crate::script::source::Dice;
+use crate::script::suite::{Suite, Verdict, run_all};
 
 /// Runs the tests in pipeline files.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Pipeline files
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<std::path::PathBuf>,
+    /// Pipeline files, or folders with them
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Run only tests with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Run the tests in a random order; with a number, in the order of that number
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub shuffle: Option<String>,
 }
 
 /// The verb.
-pub fn main(_args: &Args, _session: &mut Session) -> Result<Reply, Failure> {
-    Err(Failure::runtime("`test` is not built yet"))
+pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
+    let began = Instant::now();
+    let library = load::library(session)?;
+    let files = load::expand(&args.paths);
+    if files.is_empty() {
+        return Err(Failure::invalid("there is no pipeline file there")
+            .help("a pipeline file ends in .yaml and has a `version`"));
+    }
+    let mut pipelines = Vec::new();
+    for file in &files {
+        pipelines.push(load::pipeline(session, file, &library)?);
+    }
+    let suites: Vec<Suite<'_>> = pipelines.iter().map(|pipeline| Suite::new(pipeline, &library)).collect();
+    let mut jobs: Vec<(usize, usize)> = Vec::new();
+    for (number, suite) in suites.iter().enumerate() {
+        let wanted = |name: &str| args.filter.as_ref().is_none_or(|text| name.contains(text.as_str()));
+        jobs.extend((0..suite.tests.len()).filter(|&test| wanted(&suite.tests[test].0)).map(|test| (number, test)));
+    }
+    if jobs.is_empty() {
+        return Err(Failure::invalid("there is no test to run")
+            .help("tests stand under `tests:` in a pipeline file; `--filter` looks for text in their names"));
+    }
+    let seed = shuffle(args, &mut jobs);
+    let verdicts = run_all(&suites, &jobs, &|_| ());
+
+    let (mut text, mut tests) = (String::new(), Vec::new());
+    for (&(number, test), verdict) in jobs.iter().zip(&verdicts) {
+        let Some((name, span, _)) = suites.get(number).and_then(|suite| suite.tests.get(test)) else { continue };
+        let file = files.get(number).map(|file| file.display().to_string()).unwrap_or_default();
+        tell(session, verdict, &format!("{file}:{}  {}", span.line, super::output::printable(name)), &mut text);
+        let mut value = report::value(verdict, &finding);
+        if let Value::Object(members) = &mut value {
+            members.insert("file".into(), json!(file));
+            members.insert("line".into(), json!(span.line));
+            members.insert("name".into(), json!(name));
+        }
+        tests.push(value);
+    }
+    let count = |of: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| of(verdict)).count();
+    let passed = count(|v| matches!(v, Verdict::Passed));
+    let failed = count(|v| matches!(v, Verdict::Failed(_)));
+    let skipped = count(|v| matches!(v, Verdict::Skipped(_)));
+    let not_runnable = count(|v| matches!(v, Verdict::NotRunnable(_)));
+    let mut summary = format!("{passed} passed, {failed} failed, {skipped} skipped");
+    if not_runnable > 0 {
+        summary.push_str(&format!(", {not_runnable} not runnable"));
+    }
+    if let Some(seed) = &seed {
+        summary.push_str(&format!(", in the order of --shuffle={seed}"));
+    }
+    summary.push_str(&format!(" ({:.1} s)", began.elapsed().as_secs_f64()));
+    let result = json!({
+        "passed": passed, "failed": failed, "skipped": skipped, "not_runnable": not_runnable, "seed": seed, "tests": tests,
+    });
+    let mut reply = Reply::new(text, result).summary(summary);
+    reply.ok = failed == 0 && not_runnable == 0;
+    Ok(reply)
+}
+
+/// Puts the jobs into a random order; answers what that order is called.
+fn shuffle(args: &Args, jobs: &mut [(usize, usize)]) -> Option<String> {
+    let seed = match args.shuffle.as_deref()? {
+        "" => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos()).to_string(),
+        given => given.to_string(),
+    };
+    let mut dice = Dice::of(&seed);
+    for last in (1..jobs.len()).rev() {
+        jobs.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    Some(seed)
+}
+
+/// One line for a test that did not pass, and why; with `--verbose` a line for each that did.
+fn tell(session: &Session, verdict: &Verdict, name: &str, text: &mut String) {
+    let (word, paint) = match verdict {
+        Verdict::Passed if session.verbose == 0 => return,
+        Verdict::Passed => ("ok", "32"),
+        Verdict::Skipped(_) => ("skip", "33"),
+        Verdict::Failed(_) => ("FAIL", "31;1"),
+        Verdict::NotRunnable(_) => ("NOT RUNNABLE", "31;1"),
+    };
+    if session.color_out {
+        text.push_str(&format!("\x1b[{paint}m{word}\x1b[0m  {name}\n"));
+    } else {
+        text.push_str(&format!("{word}  {name}\n"));
+    }
+    text.push_str(&report::text(verdict, session.color_out, &|finding| session.render(finding)));
 }

@@ -329,7 +329,8 @@ fn shown_header(name: &str) -> bool {
         && !name.starts_with("tamis.error")
 }
 
-fn route_of(expected: &Expected) -> Route {
+/// Where an expected row should go.
+pub fn route_of(expected: &Expected) -> Route {
     let tag = match expected {
         Expected::Row(row) => row.tag.clone(),
         // The tag of a series does not depend on its integer.

@@ -12,6 +12,7 @@ pub mod moment;
 pub mod play;
 pub mod read;
 pub mod record;
+pub mod report;
 pub mod source;
 pub mod suite;
 

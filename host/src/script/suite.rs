@@ -1,21 +1,21 @@
 //! The tests of one file, run one by one: a plan for each, two runs, a verdict.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
 use super::cells::Reader;
 use super::heard::Heard;
-use super::judge::{Difference, Judge, Line};
+use super::judge::{self, Difference, Judge, Line};
 use super::play::{Cuts, End, Planner, Played, play};
 use super::source::{Dice, inputs};
 use super::{Replace, Step, Test, read};
 use crate::chain::Route;
-use crate::config::diagnostic::{Diagnostic, Severity};
+use crate::config::diagnostic::Diagnostic;
 use crate::config::node::Span;
-use crate::config::pipeline::Pipeline;
+use crate::config::pipeline::{Format, Pipeline, Sink};
 use crate::plan::{Conditions, Guests, OutputKind, Plan, plan};
 
 /// Findings about source, sink and routes: they count only where a test names them (14.1).
@@ -49,17 +49,15 @@ pub enum Reason {
 pub struct Suite<'a> {
     /// The file.
     pub pipeline: &'a Pipeline,
-    /// Where it lies, for modules beside it.
-    pub path: Option<&'a Path>,
     /// Finds its guests.
-    pub guests: &'a dyn Guests,
+    pub guests: &'a (dyn Guests + Sync),
     /// Name, place and content of each test, in order.
     pub tests: Vec<(String, Span, Result<Test, Vec<Diagnostic>>)>,
 }
 
 impl<'a> Suite<'a> {
     /// Reads the tests of a pipeline.
-    pub fn new(pipeline: &'a Pipeline, path: Option<&'a Path>, guests: &'a dyn Guests) -> Suite<'a> {
+    pub fn new(pipeline: &'a Pipeline, guests: &'a (dyn Guests + Sync)) -> Suite<'a> {
         let mut tests: Vec<(String, Span, Result<Test, Vec<Diagnostic>>)> = Vec::new();
         for node in &pipeline.tests {
             let name = node.get("name").and_then(|name| read::text_of(name).ok()).unwrap_or_default();
@@ -72,7 +70,7 @@ impl<'a> Suite<'a> {
             }
             tests.push((name, node.span, test));
         }
-        Suite { pipeline, path, guests, tests }
+        Suite { pipeline, guests, tests }
     }
 
     /// Runs one test.
@@ -297,15 +295,23 @@ impl Planner for Case<'_> {
         }
         let named = |code: &&str| self.test.refused.as_deref() == Some(*code) || self.test.warns.iter().any(|w| w == *code);
         let source = Conditions::of(&self.pipeline, None);
+        // Only a test that lists duplicates asks for them: guests may be quicker when nobody does.
+        let duplicates = self.test.output.iter().any(|row| judge::route_of(row) == Route::Duplicates);
         let conditions = Conditions {
             partitions: u32::try_from(self.inputs.len()).ok(),
             bounded: self.test.bounded.unwrap_or(source.bounded),
             stored: stored.clone(),
             ends: ENDS.iter().any(named),
-            duplicates: true,
+            duplicates,
             ..source
         };
-        plan(&pipeline, self.suite.guests, &conditions).map(Arc::new)
+        let mut plan = plan(&pipeline, self.suite.guests, &conditions)?;
+        if duplicates {
+            plan.pipeline.duplicates.get_or_insert(Sink::Stdout { format: Format::Envelope });
+        }
+        // A slow machine is no fault of a guest here.
+        plan.pipeline.limits.call = plan.pipeline.limits.call.max(10_000_000_000);
+        Ok(Arc::new(plan))
     }
 }
 
@@ -319,7 +325,30 @@ fn verdict(reasons: Vec<Reason>) -> Verdict {
     if reasons.is_empty() { Verdict::Passed } else { Verdict::Failed(reasons) }
 }
 
-/// Whether findings hold errors.
-pub fn has_errors(findings: &[Diagnostic]) -> bool {
-    findings.iter().any(|finding| finding.severity == Severity::Error)
+/// Runs tests on all cores. A job names a suite and one of its tests; `each` hears of every verdict as it comes, the
+/// answer has them in the order of the jobs.
+pub fn run_all(suites: &[Suite<'_>], jobs: &[(usize, usize)], each: &(dyn Fn(&Verdict) + Sync)) -> Vec<Verdict> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(suite, test)) = jobs.get(number) else { return done };
+            let test = suites.get(suite).and_then(|suite| Some((suite, suite.tests.get(test)?)));
+            let Some((suite, (.., test))) = test else { return done };
+            let verdict = match test {
+                Ok(test) => suite.run(test),
+                Err(findings) => Verdict::NotRunnable(findings.clone()),
+            };
+            each(&verdict);
+            done.push((number, verdict));
+        }
+    };
+    let mut all: Vec<(usize, Verdict)> = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    });
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, verdict)| verdict).collect()
 }
