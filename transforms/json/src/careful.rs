@@ -1,6 +1,6 @@
 //! The careful way through a row: byte by byte, with everything that JSON allows, and an answer to what is wrong where.
 
-use tamis_guest::number;
+use tamis_guest::{kind, number};
 
 use crate::escape;
 use crate::wanted::{Level, NOWHERE, ROOT, Taker};
@@ -86,11 +86,14 @@ impl Scan<'_, '_> {
     fn value(&mut self, level: Level) -> Result<(), Wrong> {
         let token = self.token();
         let from = self.at;
-        self.taker.begin(level);
         match token {
             Some(b'"') => {
                 let escaped = self.string()?;
-                self.taker.text(level, self.row, from + 1, self.at - 1, escaped);
+                if escaped {
+                    self.taker.text(level, self.row, from + 1, self.at - 1);
+                } else {
+                    self.taker.plain(level, kind::TEXT, from + 1, self.at - 1);
+                }
             }
             Some(b'-' | b'0'..=b'9') => {
                 let Some(length) = number::number_length(self.row.get(from..).unwrap_or_default()) else {
@@ -100,7 +103,7 @@ impl Scan<'_, '_> {
                 if matches!(self.byte(), Some(b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
                     return self.wrong("not a number that JSON has");
                 }
-                self.taker.number(level, from, self.at);
+                self.taker.plain(level, kind::NUMBER, from, self.at);
             }
             Some(b't') => {
                 self.word("true")?;
@@ -118,6 +121,7 @@ impl Scan<'_, '_> {
                 if self.depth == MAX_DEPTH {
                     return self.wrong("deeper than 128 levels");
                 }
+                self.taker.begin(level);
                 self.depth += 1;
                 self.at += 1;
                 if open == b'{' { self.members(level) } else { self.elements(level) }?;
@@ -145,7 +149,7 @@ impl Scan<'_, '_> {
             let inner = match level {
                 NOWHERE => NOWHERE,
                 _ if escaped => self.taker.escaped_member(level, rest.get(..length).unwrap_or_default()),
-                _ => self.taker.member(level, rest, length),
+                _ => self.taker.member(level, self.row, from, from + length),
             };
             if self.token() != Some(b':') {
                 return self.expected("`:`");

@@ -31,7 +31,7 @@ impl Decoder {
         for (row, (bounds, &cell)) in payloads.offsets.windows(2).zip(&payloads.kinds).enumerate() {
             results.row = row;
             if cell <= kind::NULL {
-                results.fill(kind::NULL);
+                results.fill(&self.wanted, kind::NULL);
                 continue;
             }
             let (start, end) = (bounds[0] as usize, bounds[1] as usize);
@@ -39,16 +39,16 @@ impl Decoder {
             let length = end.saturating_sub(start);
             let mut taker = Taker { wanted: &mut self.wanted, results: &mut results, start };
             if !fast::row(rest, length, &mut self.index, &mut taker) {
-                taker.results.fill(kind::MISSING);
+                taker.results.fill(taker.wanted, kind::MISSING);
                 let bytes = rest.get(..length).unwrap_or_default();
                 if let Err(wrong) = careful::row(bytes, &mut taker) {
-                    results.fill(kind::MISSING);
+                    results.fill(&self.wanted, kind::MISSING);
                     failures.push(failure(row, wrong.to_string()));
                     continue;
                 }
             }
             if !results.containers.is_empty() && !self.build(payloads, &mut results) {
-                results.fill(kind::MISSING);
+                results.fill(&self.wanted, kind::MISSING);
                 failures.push(failure(row, "a member name is longer than 65,535 bytes".to_owned()));
             }
         }

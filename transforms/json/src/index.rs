@@ -37,9 +37,9 @@ impl Found {
 }
 
 impl Index {
-    /// The positions found by `read`, and `BEYOND` after the last.
-    pub fn positions(&self) -> &[u16] {
-        &self.positions
+    /// The positions found by `read`, two by two, and `BEYOND` after the last.
+    pub fn strings(&self) -> &[[u16; 2]] {
+        self.positions.as_chunks().0
     }
 
     /// Finds the quotes in the first `length` bytes of `row`, at most `MAX_ROW`. The bytes after them may be looked at.
@@ -181,8 +181,8 @@ mod tests {
                 expected.push(at as u16);
             }
         }
-        assert_eq!(&index.positions()[..found.quotes], expected, "{:?}", String::from_utf8_lossy(column));
-        assert_eq!(index.positions()[found.quotes], BEYOND);
+        assert_eq!(&index.positions[..found.quotes], expected, "{:?}", String::from_utf8_lossy(column));
+        assert_eq!(index.positions[found.quotes], BEYOND);
     }
 
     #[test]

@@ -16,8 +16,13 @@ pub const ROOT: Level = 0;
 #[derive(Debug)]
 struct Member {
     name: Box<[u8]>,
+    length: usize,
     /// The first eight bytes of the name, zeros after its end.
     word: u64,
+    /// Bits of the word that belong to the name.
+    mask: u64,
+    /// The member to try after this one: records tend to have their members in one order.
+    next: usize,
     level: Level,
 }
 
@@ -25,10 +30,12 @@ struct Member {
 #[derive(Debug, Default)]
 struct Place {
     members: Vec<Member>,
-    /// A bit for each member, by its length and first byte: most names of a record are told apart without comparing.
+    /// A bit for each member, by its length and first two bytes: most other names of a record need no comparing.
     bits: u64,
-    /// The member after the one found last: records tend to have their members in one order.
+    /// The member to try first.
     guess: usize,
+    /// There are places below.
+    inner: bool,
     elements: Vec<(u32, Level)>,
     /// The result that is the value here.
     result: Option<u16>,
@@ -76,6 +83,7 @@ impl Wanted {
     fn step(&mut self, from: Level, step: Step) -> Result<Level, String> {
         let next = Level::try_from(self.places.len()).ok().filter(|&next| next != NOWHERE).ok_or("too many paths")?;
         let place = &mut self.places[usize::from(from)];
+        place.inner = true;
         match step {
             Step::Member(name) => {
                 if let Some(member) = place.members.iter().find(|member| *member.name == *name.as_bytes()) {
@@ -83,10 +91,20 @@ impl Wanted {
                 }
                 let mut word = [0; 8];
                 word.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-                // The byte after an empty name is its quote.
-                place.bits |= 1 << bit(name.len(), name.bytes().next().unwrap_or(b'"'));
+                let length = name.len();
+                let mask = if length < 8 { (1 << (8 * length)) - 1 } else { u64::MAX };
+                place.bits |= match *name.as_bytes() {
+                    // What stands after the quote is not known.
+                    [] => u64::MAX,
+                    [first] => 1 << bit(1, u16::from_le_bytes([first, b'"'])),
+                    [first, second, ..] => 1 << bit(length, u16::from_le_bytes([first, second])),
+                };
                 let name = name.into_bytes().into();
-                place.members.push(Member { name, word: u64::from_le_bytes(word), level: next });
+                let count = place.members.len();
+                if let Some(last) = place.members.last_mut() {
+                    last.next = count;
+                }
+                place.members.push(Member { name, length, word: u64::from_le_bytes(word), mask, next: 0, level: next });
             }
             Step::Element(number) => {
                 if let Some(&(_, level)) = place.elements.iter().find(|(wanted, _)| *wanted == number) {
@@ -101,14 +119,19 @@ impl Wanted {
 }
 
 #[inline(always)]
-fn bit(length: usize, first: u8) -> usize {
-    (length * 8 + usize::from(first)) & 63
+fn bit(length: usize, two: u16) -> usize {
+    let two = usize::from(two);
+    length.wrapping_mul(8).wrapping_add(two).wrapping_add(two >> 5) & 63
 }
 
 /// Where the values of the rows of one call were found.
 #[derive(Debug, Default)]
 pub struct Results {
-    columns: Vec<DecodedColumn>,
+    /// Number of rows.
+    rows: usize,
+    /// All rows of the first result, then of the second, and so on: one step from a result to its cell.
+    kinds: Vec<u8>,
+    spans: Vec<[u32; 2]>,
     /// What is not in the payloads as it is wanted.
     pub heap: Vec<u8>,
     /// Bytes in the payloads, where the heap's numbering starts.
@@ -125,9 +148,11 @@ const BOOLEANS: [u8; 2] = [0, 1];
 impl Results {
     /// For a call of `rows` rows: everything is missing.
     pub fn new(wanted: &Wanted, rows: usize, payloads: usize) -> Results {
-        let column = || DecodedColumn { kinds: vec![kind::MISSING; rows], spans: vec![0; 2 * rows] };
+        let cells = wanted.results * rows;
         Results {
-            columns: (0..wanted.results).map(|_| column()).collect(),
+            rows,
+            kinds: vec![kind::MISSING; cells],
+            spans: vec![[0; 2]; cells],
             heap: BOOLEANS.to_vec(),
             payloads,
             row: 0,
@@ -138,38 +163,32 @@ impl Results {
     /// Writes a result of the current row; the offset counts in payloads and heap.
     #[inline(always)]
     pub fn put(&mut self, result: u16, kind: u8, offset: usize, length: usize) {
-        let Some(column) = self.columns.get_mut(usize::from(result)) else { return };
-        if let Some(cell) = column.kinds.get_mut(self.row) {
+        let at = usize::from(result) * self.rows + self.row;
+        if let (Some(cell), Some(span)) = (self.kinds.get_mut(at), self.spans.get_mut(at)) {
             *cell = kind;
-        }
-        if let Some([from, size]) = column.spans.as_chunks_mut::<2>().0.get_mut(self.row) {
-            *from = offset as u32;
-            *size = length as u32;
+            *span = [offset as u32, length as u32];
         }
     }
 
     /// Sets every result of the current row to one kind without bytes.
-    pub fn fill(&mut self, kind: u8) {
+    pub fn fill(&mut self, wanted: &Wanted, kind: u8) {
         self.containers.clear();
-        for result in 0..self.columns.len() as u16 {
+        for result in 0..wanted.results as u16 {
             self.put(result, kind, 0, 0);
         }
     }
 
     /// The answer of `decode`, without failures.
-    pub fn finish(mut self, wanted: &Wanted) -> Decoded {
-        let mut columns: Vec<DecodedColumn> = Vec::with_capacity(wanted.columns.len());
-        for (place, result) in wanted.columns.iter().enumerate() {
-            let again = wanted.columns.iter().take(place).position(|earlier| earlier == result);
-            let column = match again {
-                Some(earlier) => {
-                    DecodedColumn { kinds: columns[earlier].kinds.clone(), spans: columns[earlier].spans.clone() }
-                }
-                None => std::mem::replace(&mut self.columns[usize::from(*result)], DecodedColumn::with_capacity(0)),
-            };
-            columns.push(column);
-        }
-        Decoded { columns, heap: self.heap, failures: Vec::new() }
+    pub fn finish(self, wanted: &Wanted) -> Decoded {
+        let column = |&result: &u16| {
+            let from = usize::from(result) * self.rows;
+            let cells = from..from + self.rows;
+            DecodedColumn {
+                kinds: self.kinds.get(cells.clone()).unwrap_or_default().to_vec(),
+                spans: self.spans.get(cells).unwrap_or_default().as_flattened().to_vec(),
+            }
+        };
+        Decoded { columns: wanted.columns.iter().map(column).collect(), heap: self.heap, failures: Vec::new() }
     }
 }
 
@@ -184,35 +203,33 @@ pub struct Taker<'a> {
     pub start: usize,
 }
 
+/// Can a name of this length, followed by a quote, be a member that has one of the `bits`? `two`: its first two bytes.
+#[inline(always)]
+pub fn may_be_member(bits: u64, length: usize, two: u16) -> bool {
+    bits >> bit(length, two) & 1 != 0
+}
+
 impl Taker<'_> {
-    /// Where a member of this name leads. `name` is its bytes in the row; `rest` the row from the name on.
+    /// What tells most other names from the members wanted at this level.
     #[inline(always)]
-    pub fn member(&mut self, level: Level, rest: &[u8], length: usize) -> Level {
+    pub fn bits(&self, level: Level) -> u64 {
+        self.wanted.places.get(usize::from(level)).map_or(0, |place| place.bits)
+    }
+
+    /// Where the member leads whose name stands between these places of the row.
+    #[inline(always)]
+    pub fn member(&mut self, level: Level, row: &[u8], from: usize, to: usize) -> Level {
         let Some(place) = self.wanted.places.get_mut(usize::from(level)) else { return NOWHERE };
-        let first = rest.first().copied().unwrap_or(0);
-        if place.bits >> bit(length, first) & 1 == 0 {
-            return NOWHERE;
-        }
-        let Some(chunk) = rest.first_chunk::<8>() else {
-            return place.search(rest.get(..length).unwrap_or_default());
-        };
-        let mut word = u64::from_le_bytes(*chunk);
-        if length < 8 {
-            word &= (1 << (8 * length)) - 1;
-        }
         if let Some(member) = place.members.get(place.guess)
-            && member.word == word
-            && member.name.len() == length
-            && (length <= 8 || rest.get(8..length) == member.name.get(8..))
+            && let Some(chunk) = row.get(from..).and_then(|rest| rest.first_chunk::<8>())
+            && u64::from_le_bytes(*chunk) & member.mask == member.word
+            && to.wrapping_sub(from) == member.length
+            && (member.length <= 8 || row.get(from + 8..to) == member.name.get(8..))
         {
-            let level = member.level;
-            place.guess += 1;
-            if place.guess == place.members.len() {
-                place.guess = 0;
-            }
-            return level;
+            place.guess = member.next;
+            return member.level;
         }
-        place.search(rest.get(..length).unwrap_or_default())
+        place.search(row.get(from..to).unwrap_or_default())
     }
 
     /// As `member`, for a name with escapes.
@@ -229,17 +246,64 @@ impl Taker<'_> {
         place.elements.iter().find(|(wanted, _)| *wanted == number).map_or(NOWHERE, |&(_, level)| level)
     }
 
-    /// Before a value is read: what an earlier member of the same name left below this place does not count.
-    #[inline(always)]
+    /// A value that is the cell as it stands in the row: a number, or text without its quotes and without escapes.
+    #[inline(never)]
+    pub fn plain(&mut self, level: Level, kind: u8, from: usize, to: usize) {
+        if let Some(result) = self.settle(level) {
+            self.results.put(result, kind, self.start + from, to.wrapping_sub(from));
+        }
+    }
+
+    /// Text without its quotes that may have escapes, at these places of the row.
+    #[cold]
+    pub fn text(&mut self, level: Level, row: &[u8], from: usize, to: usize) {
+        let text = row.get(from..to).unwrap_or_default();
+        if !text.contains(&b'\\') {
+            return self.plain(level, kind::TEXT, from, to);
+        }
+        let Some(result) = self.settle(level) else { return };
+        let start = self.results.heap.len();
+        escape::resolve(text, &mut self.results.heap);
+        let length = self.results.heap.len() - start;
+        self.results.put(result, kind::TEXT, self.results.payloads + start, length);
+    }
+
+    /// A boolean.
+    pub fn boolean(&mut self, level: Level, value: bool) {
+        if let Some(result) = self.settle(level) {
+            self.results.put(result, kind::BOOL, self.results.payloads + usize::from(value), 1);
+        }
+    }
+
+    /// Null.
+    pub fn null(&mut self, level: Level) {
+        if let Some(result) = self.settle(level) {
+            self.results.put(result, kind::NULL, 0, 0);
+        }
+    }
+
+    /// Before a container is read: see `settle`.
     pub fn begin(&mut self, level: Level) {
-        if self
-            .wanted
-            .places
-            .get(usize::from(level))
-            .is_some_and(|place| place.below.len() > 1 || place.result.is_none())
-        {
+        self.settle(level);
+    }
+
+    /// A container that has been read, at these places of the row, brackets included.
+    pub fn container(&mut self, level: Level, from: usize, to: usize) {
+        if let Some(result) = self.wanted.places.get(usize::from(level)).and_then(|place| place.result) {
+            self.results.containers.push((result, self.start + from, self.start + to));
+        }
+    }
+
+    /// The result that is the value at this level. What an earlier member of the same name left here or below does not
+    /// count any more.
+    #[inline(always)]
+    fn settle(&mut self, level: Level) -> Option<u16> {
+        let place = self.wanted.places.get(usize::from(level))?;
+        let result = place.result;
+        if place.inner || !self.results.containers.is_empty() {
             self.forget(level);
         }
+        result
     }
 
     #[inline(never)]
@@ -250,78 +314,13 @@ impl Taker<'_> {
         }
         self.results.containers.retain(|(result, ..)| !below.contains(result));
     }
-
-    #[inline(always)]
-    fn result(&self, level: Level) -> Option<u16> {
-        self.wanted.places.get(usize::from(level)).and_then(|place| place.result)
-    }
-
-    /// Text without its quotes, at these places of the row. `escaped`: it may have escapes.
-    #[inline(always)]
-    pub fn text(&mut self, level: Level, row: &[u8], from: usize, to: usize, escaped: bool) {
-        let Some(result) = self.result(level) else { return };
-        self.settle(result);
-        if escaped && let Some(text) = row.get(from..to).filter(|text| text.contains(&b'\\')) {
-            return self.resolved(result, text);
-        }
-        self.results.put(result, kind::TEXT, self.start + from, to - from);
-    }
-
-    #[cold]
-    fn resolved(&mut self, result: u16, text: &[u8]) {
-        let from = self.results.heap.len();
-        escape::resolve(text, &mut self.results.heap);
-        let length = self.results.heap.len() - from;
-        self.results.put(result, kind::TEXT, self.results.payloads + from, length);
-    }
-
-    /// A number, at these places of the row.
-    #[inline(always)]
-    pub fn number(&mut self, level: Level, from: usize, to: usize) {
-        if let Some(result) = self.result(level) {
-            self.settle(result);
-            self.results.put(result, kind::NUMBER, self.start + from, to - from);
-        }
-    }
-
-    /// A boolean.
-    pub fn boolean(&mut self, level: Level, value: bool) {
-        if let Some(result) = self.result(level) {
-            self.settle(result);
-            self.results.put(result, kind::BOOL, self.results.payloads + usize::from(value), 1);
-        }
-    }
-
-    /// Null.
-    pub fn null(&mut self, level: Level) {
-        if let Some(result) = self.result(level) {
-            self.settle(result);
-            self.results.put(result, kind::NULL, 0, 0);
-        }
-    }
-
-    /// A container, at these places of the row, brackets included.
-    pub fn container(&mut self, level: Level, from: usize, to: usize) {
-        if let Some(result) = self.result(level) {
-            self.settle(result);
-            self.results.containers.push((result, self.start + from, self.start + to));
-        }
-    }
-
-    /// A container that an earlier member of the same name left does not count.
-    #[inline(always)]
-    fn settle(&mut self, result: u16) {
-        if !self.results.containers.is_empty() {
-            self.results.containers.retain(|(other, ..)| *other != result);
-        }
-    }
 }
 
 impl Place {
     #[inline(never)]
     fn search(&mut self, name: &[u8]) -> Level {
-        let Some(at) = self.members.iter().position(|member| *member.name == *name) else { return NOWHERE };
-        self.guess = if at + 1 == self.members.len() { 0 } else { at + 1 };
-        self.members[at].level
+        let Some(member) = self.members.iter().find(|member| *member.name == *name) else { return NOWHERE };
+        self.guess = member.next;
+        member.level
     }
 }
