@@ -169,11 +169,7 @@ impl Checkpoint {
     }
 
     /// Calls the store; on a panic or when it does not answer in time, it is lost.
-    fn guarded<T: Send + 'static>(
-        &mut self,
-        what: &str,
-        act: impl FnOnce(&Store) -> T + Send + 'static,
-    ) -> Option<T> {
+    fn guarded<T: Send + 'static>(&mut self, what: &str, act: impl FnOnce(&Store) -> T + Send + 'static) -> Option<T> {
         let store = self.store.clone()?;
         let answer = self.alone(what, move || act(&store));
         if answer.is_none() {
@@ -309,9 +305,10 @@ impl Store {
             next += 1;
             chunks += 1;
         }
-        let digest = parts.iter().enumerate().fold(0u128, |sum, (number, part)| {
-            sum.wrapping_add(part_digest(number as u32, part))
-        });
+        let digest = parts
+            .iter()
+            .enumerate()
+            .fold(0u128, |sum, (number, part)| sum.wrapping_add(part_digest(number as u32, part)));
         if parts.len() != head.parts as usize || chunks != head.chunks || digest != head.digest {
             return Err("parts are missing".into());
         }

@@ -93,6 +93,11 @@ pub fn payload<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FormatError>
     options().serialize(value).map_err(|e| FormatError::Payload(e.to_string()))
 }
 
+/// The payload, after what is in `out`.
+pub fn payload_into<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    options().serialize_into(out, value).map_err(|e| FormatError::Payload(e.to_string()))
+}
+
 /// Reads what `payload` wrote; trailing bytes are an error.
 pub fn from_payload<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FormatError> {
     options().deserialize(bytes).map_err(|e| FormatError::Payload(e.to_string()))

@@ -110,7 +110,10 @@ fn a_task_is_written_as_ever() {
     let golden = check_golden("task", &write_snapshot(&marker, std::slice::from_ref(&sealed)).unwrap());
     let (marker_read, states) = read_snapshot(&golden).unwrap();
     assert_eq!(marker_read, marker);
-    assert_eq!((&states[0].stage, &states[0].identity, &states[0].changes), (&sealed.stage, &sealed.identity, &sealed.changes));
+    assert_eq!(
+        (&states[0].stage, &states[0].identity, &states[0].changes),
+        (&sealed.stage, &sealed.identity, &sealed.changes)
+    );
 }
 
 #[test]

@@ -10,18 +10,37 @@ use crate::time::{NEVER, Stamp};
 pub type Rank = SmallVec<[u8; 24]>;
 
 /// A wake as an entry has it; ordered as wakes fire.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wake {
     /// When.
     pub at: Stamp,
+    /// The first bytes of the rank as a number, which mostly decides.
+    first: u64,
     /// The guest's order.
     pub rank: Rank,
     /// The order of setting.
     pub set: u64,
 }
 
+impl Wake {
+    /// A wake; `set` is given only once.
+    pub fn new(at: Stamp, rank: &[u8], set: u64) -> Wake {
+        let mut first = [0; 8];
+        let len = rank.len().min(8);
+        first[..len].copy_from_slice(&rank[..len]);
+        Wake { at, first: u64::from_be_bytes(first), rank: Rank::from_slice(rank), set }
+    }
+}
+
+impl Clone for Wake {
+    /// By hand, since a small vector clones its elements one by one.
+    fn clone(&self) -> Wake {
+        Wake { at: self.at, first: self.first, rank: Rank::from_slice(&self.rank), set: self.set }
+    }
+}
+
 /// One key's state in one space.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Entry {
     /// Hash of the key.
     pub key: u128,
@@ -39,6 +58,12 @@ pub struct Entry {
     pub kept: SmallVec<[(u8, Kept); 1]>,
     /// Its wake.
     pub wake: Option<Wake>,
+}
+
+impl Clone for Entry {
+    fn clone(&self) -> Entry {
+        Entry { value: SmallVec::from_slice(&self.value), kept: self.kept.clone(), wake: self.wake.clone(), ..*self }
+    }
 }
 
 impl Entry {

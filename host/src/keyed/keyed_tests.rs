@@ -104,7 +104,8 @@ impl Model {
                 Change::Numbers { set, .. } => model.set = set,
                 Change::Drop { .. } => panic!("a dump drops nothing"),
                 Change::Marks { space, marks } => {
-                    let marks = marks.into_iter().map(|(hash, m)| ((space, hash), (m.unwrap().expires, m.unwrap().offset)));
+                    let marks =
+                        marks.into_iter().map(|(hash, m)| ((space, hash), (m.unwrap().expires, m.unwrap().offset)));
                     model.marks.extend(marks);
                 }
                 Change::Entry { space, key, entry } => {
@@ -169,7 +170,8 @@ fn call(keyed: Keyed, model: &mut Model, dice: &mut Dice, now: i64, offset: i64)
         assert_eq!(dues.ranks.cell(i).bytes, wake.1);
         assert_eq!(dues.entries.values.cell(i).bytes, entry.value);
     }
-    let rows: Vec<u32> = (0..dice.below(5)).filter(|_| !keys.is_empty()).map(|_| dice.below(keys.len() as u64) as u32).collect();
+    let rows: Vec<u32> =
+        (0..dice.below(5)).filter(|_| !keys.is_empty()).map(|_| dice.below(keys.len() as u64) as u32).collect();
     let spaces: Vec<i64> = rows.iter().map(|_| 100 * dice.below(3) as i64).collect();
     if !rows.is_empty() {
         let view = session.open(&rows, &spaces).unwrap();
@@ -181,7 +183,9 @@ fn call(keyed: Keyed, model: &mut Model, dice: &mut Dice, now: i64, offset: i64)
                 slots.push(at);
                 let cell = view.entries.values.cell(new);
                 match model.entries.get(&at).filter(|e| e.wake.is_some() || e.expires > now) {
-                    Some(entry) => assert_eq!((cell.bytes, view.entries.expires[new]), (&entry.value[..], entry.expires)),
+                    Some(entry) => {
+                        assert_eq!((cell.bytes, view.entries.expires[new]), (&entry.value[..], entry.expires))
+                    }
                     // What is over may still be there.
                     None => assert!(cell.kind == kind::MISSING || view.entries.expires[new] <= now),
                 }
@@ -216,7 +220,8 @@ fn call(keyed: Keyed, model: &mut Model, dice: &mut Dice, now: i64, offset: i64)
                 (entry.value, entry.expires) = (value, expires);
             }
             3 | 4 if model.entries.contains_key(&at) => {
-                let (number, row, image) = (dice.below(3) as u8, dice.below(keys.len() as u64 + 1) as u32, dice.below(2) == 0);
+                let (number, row, image) =
+                    (dice.below(3) as u8, dice.below(keys.len() as u64 + 1) as u32, dice.below(2) == 0);
                 match image {
                     true => session.keep(&[slot], &[number], &[row]).unwrap(),
                     false => session.mark(&[slot], &[number], &[row]).unwrap(),

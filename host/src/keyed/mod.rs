@@ -13,14 +13,14 @@ use crate::time::{NONE_YET, Stamp};
 
 mod entry;
 mod image;
+#[cfg(test)]
+mod keyed_tests;
 mod log;
 mod marks;
 mod quota;
 mod seal;
 mod seen;
 mod session;
-#[cfg(test)]
-mod keyed_tests;
 #[cfg(test)]
 mod session_tests;
 
@@ -328,32 +328,53 @@ impl Keyed {
         Some(entry)
     }
 
-    /// Changes an entry in place; not logged. True: it counts for more bytes than before.
+    /// Changes an entry in place, but for its wake; not logged. True: it counts for more bytes than before.
     fn edit(&mut self, number: i64, at: u32, change: impl FnOnce(&mut Entry)) -> bool {
         let Some(space) = self.spaces.get_mut(&number) else { return false };
         let Some(entry) = space.entries.get_mut(at) else { return false };
         if self.quota.is_bound() {
             self.quota.sub(&item(number, entry));
         }
-        let (bytes, wake) = (entry.bytes(), entry.wake.as_ref().map(|wake| wake.set));
-        let before = wake.and(entry.wake.clone());
+        let before = entry.bytes();
         change(entry);
-        if entry.wake.as_ref().map(|wake| wake.set) != wake {
-            if let Some(wake) = &before {
-                self.wakes.remove(wake);
-                space.waiting -= 1;
-            }
-            if let Some(wake) = &entry.wake {
-                self.wakes.insert(wake.clone(), (number, at));
-                space.waiting += 1;
-            }
-        }
         let now = entry.bytes();
-        space.bytes = space.bytes - bytes + now;
+        space.bytes = space.bytes - before + now;
         if self.quota.is_bound() {
             self.quota.add(&item(number, entry));
         }
-        now > bytes
+        now > before
+    }
+
+    /// Sets or cancels an entry's wake; not logged. True: it counts for more bytes than before.
+    fn set_wake(&mut self, number: i64, at: u32, wake: Option<Wake>) -> bool {
+        let (mut old, new) = (None, wake.clone());
+        let grew = self.edit(number, at, |entry| old = std::mem::replace(&mut entry.wake, wake));
+        if let Some(old) = &old {
+            self.wakes.remove(old);
+            self.waits(number, -1);
+        }
+        if let Some(new) = new {
+            self.wakes.insert(new, (number, at));
+            self.waits(number, 1);
+        }
+        grew
+    }
+
+    /// Takes the first wake out, if it is not beyond `upto`; its entry goes into the log with it, and has none then.
+    fn spend(&mut self, upto: Stamp) -> Option<Spent> {
+        let first = self.wakes.first_entry().filter(|first| first.key().at <= upto)?;
+        let (wake, (space, number)) = first.remove_entry();
+        let key = self.entry(space, number)?.key;
+        let old = self.log_entry(space, key, Some(number));
+        self.edit(space, number, |entry| entry.wake = None);
+        self.waits(space, -1);
+        Some(Spent { wake, space, key, number, old })
+    }
+
+    fn waits(&mut self, number: i64, by: isize) {
+        if let Some(space) = self.spaces.get_mut(&number) {
+            space.waiting = space.waiting.saturating_add_signed(by);
+        }
     }
 
     /// Takes a space out, its wakes with it; not logged.
@@ -385,6 +406,16 @@ impl Keyed {
             self.remove_logged(space, at);
         }
     }
+}
+
+/// A wake that is handed out, and the entry it was of.
+struct Spent {
+    wake: Wake,
+    space: i64,
+    key: u128,
+    number: u32,
+    /// Number of the entry's old form in the log.
+    old: Option<u32>,
 }
 
 /// What an entry counts for.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Entry, Keyed, Settings, Space, Step, Wake, mark_item};
@@ -38,6 +39,7 @@ impl Keyed {
         // What happened in a space before it was dropped is gone with it.
         let is_gone = |at: usize, space: &i64| dropped.get(space).is_some_and(|&drop| at < drop);
         let mut done = HashTable::new();
+        let mut room = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             match step {
                 Step::Marked { space, hash, new } if !is_gone(at, space) => {
@@ -50,7 +52,7 @@ impl Keyed {
                 }
                 Step::Entry { space, key, old } if !is_gone(at, space) && first_time(&mut done, *space, *key) => {
                     let before = old.and_then(|old| olds.get(old as usize)).map_or(0, |entry| entry.digest);
-                    changes.extend(self.seal_entry(*space, *key, before));
+                    changes.extend(self.seal_entry(*space, *key, before, &mut room));
                 }
                 _ => {}
             }
@@ -65,17 +67,17 @@ impl Keyed {
         changes
     }
 
-    fn seal_entry(&mut self, number: i64, key: u128, before: u128) -> Option<Change> {
+    fn seal_entry(&mut self, number: i64, key: u128, before: u128, room: &mut Vec<u8>) -> Option<Change> {
         let space = self.spaces.get_mut(&number)?;
         let at = space.entries.find(key);
         let Some(entry) = at.and_then(|at| space.entries.get_mut(at)) else {
             space.digest = space.digest.wrapping_sub(before);
             return (before != 0).then_some(Change::Entry { space: number, key, entry: None });
         };
-        let bytes = format::payload(&stored(entry)).unwrap_or_default();
-        entry.digest = entry_digest(number, key, &bytes);
+        let (bytes, digest) = encoded(number, entry, room);
+        entry.digest = digest;
         space.digest = space.digest.wrapping_sub(before).wrapping_add(entry.digest);
-        Some(Change::Entry { space: number, key, entry: Some(EntryBytes(bytes)) })
+        Some(Change::Entry { space: number, key, entry: Some(bytes) })
     }
 
     /// Brings sealed changes into this state, the last one for a key wins. Not logged: for restoring.
@@ -132,13 +134,14 @@ impl Keyed {
     /// Everything, as changes to empty state.
     pub fn dump(&self) -> Vec<Change> {
         let mut changes = vec![Change::Numbers { born: self.born, set: self.set }];
+        let mut room = Vec::new();
         for (&space, table) in &self.spaces {
             for (hash, mark) in table.marks.iter() {
                 push_mark(&mut changes, space, hash, Some(mark));
             }
             for entry in table.entries.iter() {
-                let bytes = format::payload(&stored(entry)).unwrap_or_default();
-                changes.push(Change::Entry { space, key: entry.key, entry: Some(EntryBytes(bytes)) });
+                let (bytes, _) = encoded(space, entry, &mut room);
+                changes.push(Change::Entry { space, key: entry.key, entry: Some(bytes) });
             }
         }
         changes
@@ -198,12 +201,27 @@ fn mark_digest(space: i64, hash: u128, mark: &StoredMark) -> u128 {
     xxh3_128(&bytes)
 }
 
+/// Space, key and payload of an entry, one after the other: what its digest is of.
+const BEFORE_PAYLOAD: usize = 24;
+
 fn entry_digest(space: i64, key: u128, payload: &[u8]) -> u128 {
-    let mut bytes = Vec::with_capacity(24 + payload.len());
+    let mut bytes = Vec::with_capacity(BEFORE_PAYLOAD + payload.len());
     bytes.extend_from_slice(&space.to_le_bytes());
     bytes.extend_from_slice(&key.to_le_bytes());
     bytes.extend_from_slice(payload);
     xxh3_128(&bytes)
+}
+
+/// An entry in its encoded form, and its digest. `room` is used again and again.
+fn encoded(space: i64, entry: &Entry, room: &mut Vec<u8>) -> (EntryBytes, u128) {
+    room.clear();
+    room.extend_from_slice(&space.to_le_bytes());
+    room.extend_from_slice(&entry.key.to_le_bytes());
+    if format::payload_into(&stored(entry), room).is_err() {
+        // Nothing of an entry can fail to be written; and no bytes are no entry, which is refused when it is read.
+        room.truncate(BEFORE_PAYLOAD);
+    }
+    (EntryBytes(room[BEFORE_PAYLOAD..].to_vec()), xxh3_128(room))
 }
 
 fn stored(entry: &Entry) -> StoredEntry<'_> {
@@ -223,18 +241,15 @@ fn stored(entry: &Entry) -> StoredEntry<'_> {
 }
 
 fn restored(key: u128, entry: StoredEntry<'_>, digest: u128) -> Entry {
-    let wake = |wake: StoredWake<'_>| Wake {
-        at: Stamp { time: wake.time, input: wake.input },
-        rank: wake.rank.as_ref().into(),
-        set: wake.set,
-    };
+    let at = |wake: &StoredWake<'_>| Stamp { time: wake.time, input: wake.input };
+    let wake = |wake: StoredWake<'_>| Wake::new(at(&wake), &wake.rank, wake.set);
     Entry {
         key,
         born: entry.born,
         expires: entry.expires,
         digest,
         kind: entry.kind,
-        value: entry.value.as_ref().into(),
+        value: SmallVec::from_slice(&entry.value),
         kept: entry.kept.into_iter().map(|(number, kept)| (number, kept.0)).collect(),
         wake: entry.wake.map(wake),
     }

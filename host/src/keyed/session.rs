@@ -5,10 +5,10 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::entry::{Entry, Rank, Wake};
+use super::entry::{Entry, Wake};
 use super::marks::FREE_NONE;
 use super::quota::Sum;
-use super::{Begin, ExpiresBy, Keyed, Kept};
+use super::{Begin, ExpiresBy, Kept, Keyed, Spent};
 use crate::batch::{Batch, Column, Image, Origin, kind};
 use crate::guest::call::{Dues, Entries, Refusal, Stamps, State, View};
 use crate::time::{END, NONE_YET, Stamp};
@@ -150,7 +150,7 @@ impl Session {
     }
 
     /// The slot of a key in a space, and whether it is new.
-    fn slot(&mut self, space: i64, key: u128) -> (u32, bool) {
+    fn slot(&mut self, space: i64, key: u128, number: impl FnOnce(&Keyed) -> Option<u32>) -> (u32, bool) {
         let hash = (key as u64).wrapping_add((space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let slots = &self.slots;
         let same = |&at: &u32| slots.get(at as usize).is_some_and(|s| s.key == key && s.space == space);
@@ -158,13 +158,13 @@ impl Session {
             return (at, false);
         }
         let at = self.slots.len() as u32;
-        let number = self.keyed.find(space, key);
+        let number = number(&self.keyed);
         self.slots.push(Slot { space, key, number, logged: false, old: None });
         let slots = &self.slots;
         self.index.insert_unique(hash, at, |&at| {
-            slots.get(at as usize).map_or(0, |s| {
-                (s.key as u64).wrapping_add((s.space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-            })
+            slots
+                .get(at as usize)
+                .map_or(0, |s| (s.key as u64).wrapping_add((s.space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         });
         (at, true)
     }
@@ -178,16 +178,19 @@ impl Session {
         }
     }
 
-    /// Changes the entry of a slot; there must be one.
-    fn edit(&mut self, slot: u32, what: &str, change: impl FnOnce(&mut Entry)) -> Result<(), Refusal> {
+    /// The entry of a slot, logged: there must be one.
+    fn writable(&mut self, slot: u32, what: &str) -> Result<(i64, u32), Refusal> {
         let Some(&Slot { space, number: Some(number), .. }) = self.slots.get(slot as usize) else {
             return Err(breach(format!("{what} of slot {slot}, where there is no entry")));
         };
         self.log(slot);
-        if self.keyed.edit(space, number, change) {
-            self.check_bytes()?;
-        }
-        Ok(())
+        Ok((space, number))
+    }
+
+    /// Changes the entry of a slot, but for its wake.
+    fn edit(&mut self, slot: u32, what: &str, change: impl FnOnce(&mut Entry)) -> Result<(), Refusal> {
+        let (space, number) = self.writable(slot, what)?;
+        if self.keyed.edit(space, number, change) { self.check_bytes() } else { Ok(()) }
     }
 
     fn check_bytes(&mut self) -> Result<(), Refusal> {
@@ -273,20 +276,16 @@ impl State for Session {
         self.had_due = true;
         let mut dues = Dues::default();
         for _ in 0..self.begin.limit {
-            let Some((wake, &(space, number))) = self.keyed.wakes.iter().next() else { break };
-            if wake.at > self.begin.end {
-                break;
-            }
+            let Some(Spent { wake, space, key, number, old }) = self.keyed.spend(self.begin.end) else { break };
             dues.spaces.push(space);
             dues.wakes.times.push(wake.at.time);
             dues.wakes.inputs.push(wake.at.input);
             dues.ranks.push(kind::BYTES, &wake.rank);
-            let entry = self.keyed.entry(space, number);
-            push_entry(&mut dues.entries, entry);
-            let key = entry.map_or(0, |entry| entry.key);
-            let (slot, _) = self.slot(space, key);
-            self.log(slot);
-            self.keyed.edit(space, number, |entry| entry.wake = None);
+            push_entry(&mut dues.entries, self.keyed.entry(space, number));
+            let (slot, _) = self.slot(space, key, |_| Some(number));
+            if let Some(slot) = self.slots.get_mut(slot as usize) {
+                (slot.logged, slot.old) = (true, old);
+            }
         }
         Ok(dues)
     }
@@ -312,7 +311,7 @@ impl State for Session {
         let mut view = View { slots: Vec::with_capacity(count), ..View::default() };
         for (row, space) in pairs {
             let key = self.begin.keys[row as usize];
-            let (slot, is_new) = self.slot(space, key);
+            let (slot, is_new) = self.slot(space, key, |keyed| keyed.find(space, key));
             view.slots.push(slot);
             if is_new {
                 let number = self.slots.last().and_then(|slot| slot.number);
@@ -405,9 +404,12 @@ impl State for Session {
             let at = wakes.get(i).unwrap_or(Stamp::START);
             let wake = (at.time != NONE_YET).then(|| {
                 self.keyed.set += 1;
-                Wake { at, rank: Rank::from_slice(rank), set: self.keyed.set }
+                Wake::new(at, rank, self.keyed.set)
             });
-            self.edit(slot, "wake", |entry| entry.wake = wake)?;
+            let (space, number) = self.writable(slot, "wake")?;
+            if self.keyed.set_wake(space, number, wake) {
+                self.check_bytes()?;
+            }
         }
         Ok(())
     }
