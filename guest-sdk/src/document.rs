@@ -49,7 +49,9 @@ impl Storage {
         Some(match kind {
             kind::NULL => Storage::Nothing,
             kind::BOOL => Storage::Boolean,
-            kind::INT64..=kind::INT8 | kind::TIMESTAMP..=kind::TIME_OF_DAY | kind::FLOAT64 | kind::FLOAT32 => Storage::Eight,
+            kind::INT64..=kind::INT8 | kind::TIMESTAMP..=kind::TIME_OF_DAY | kind::FLOAT64 | kind::FLOAT32 => {
+                Storage::Eight
+            }
             kind::TEXT => Storage::Text,
             kind::NUMBER => Storage::Number,
             kind::BYTES => Storage::Bytes,
@@ -299,7 +301,9 @@ impl<'a> Node<'a> {
 /// The integer in a cell: integers, times, and numbers in digits that are integers and fit.
 pub fn cell_i64(kind: u8, bytes: &[u8]) -> Option<i64> {
     match kind {
-        kind::INT64..=kind::INT8 | kind::TIMESTAMP..=kind::TIME_OF_DAY => Some(i64::from_le_bytes(bytes.try_into().ok()?)),
+        kind::INT64..=kind::INT8 | kind::TIMESTAMP..=kind::TIME_OF_DAY => {
+            Some(i64::from_le_bytes(bytes.try_into().ok()?))
+        }
         kind::NUMBER => number::to_i64(bytes),
         _ => None,
     }

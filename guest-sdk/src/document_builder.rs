@@ -255,9 +255,10 @@ impl Builder {
             return false;
         }
         if node.len() <= 16 {
-            return node.children().enumerate().any(|(at, child)| {
-                node.children().take(at).any(|other| other.name_bytes() == child.name_bytes())
-            });
+            return node
+                .children()
+                .enumerate()
+                .any(|(at, child)| node.children().take(at).any(|other| other.name_bytes() == child.name_bytes()));
         }
         let mut names: Vec<&[u8]> = node.children().map(|child| child.name_bytes()).collect();
         names.sort_unstable();

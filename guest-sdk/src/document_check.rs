@@ -63,7 +63,9 @@ pub(super) fn document(doc: Doc<'_>) -> Result<(), Malformed> {
             Some(Storage::Nothing) if low != 0 || high != 0 => return wrong("null is not zero"),
             Some(Storage::Boolean) if low > 1 || high != 0 => return wrong("a boolean is neither 0 nor 1"),
             Some(Storage::Nothing | Storage::Boolean | Storage::Eight) => {}
-            Some(Storage::Text) if !texts.is_text(span.0, span.1) => return wrong("the text is not UTF-8 within the heap"),
+            Some(Storage::Text) if !texts.is_text(span.0, span.1) => {
+                return wrong("the text is not UTF-8 within the heap");
+            }
             Some(Storage::Text) => {}
             Some(storage @ (Storage::Number | Storage::Bytes)) => {
                 let Some(bytes) = span.0.checked_add(span.1).and_then(|end| doc.heap.get(span.0..end)) else {

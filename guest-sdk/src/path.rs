@@ -116,7 +116,23 @@ mod tests {
 
     #[test]
     fn what_is_not_a_path_is_refused() {
-        for text in [".", "a.", ".a", "a..b", "a[", "a[]", "a[-1]", "a[+1]", "a[x]", "a[\"x\"", "a[\"x]", "a b", "1a", "a[99999999999]", "a[0]b"] {
+        for text in [
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "a[",
+            "a[]",
+            "a[-1]",
+            "a[+1]",
+            "a[x]",
+            "a[\"x\"",
+            "a[\"x]",
+            "a b",
+            "1a",
+            "a[99999999999]",
+            "a[0]b",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

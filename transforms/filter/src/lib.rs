@@ -1,7 +1,7 @@
 //! The bundled transform `filter`: `with: { keep: EXPRESSION }` (pipeline-file section 6 names what it reads).
 //!
-//! The expression is CEL. How numbers behave there, and what fails, is told in the manifest's `about`, and held by the
-//! tests.
+//! The expression is CEL. How numbers behave there, and what fails, is told in the manifest under `keep` and held by
+//! the tests.
 
 mod reads;
 mod values;
@@ -87,7 +87,13 @@ impl Transform for Filter {
 /// The error is for a person.
 fn compile(params: &Value) -> Result<(IdedExpr, Arc<Env>), String> {
     let source = params.get("keep").and_then(Value::as_str).ok_or("`keep` must be an expression")?;
-    let expression = parse(source).map_err(|errors| errors.to_string())?;
+    let expression = parse(source).map_err(|errors| match errors.errors.first() {
+        Some(error) => {
+            let what = error.msg.trim_start_matches("Syntax error: ");
+            format!("the expression is wrong at {}:{} (line and column): {what}", error.pos.0, error.pos.1)
+        }
+        None => "the expression is wrong".to_owned(),
+    })?;
     Ok((expression, Arc::new(Env::stdlib())))
 }
 

@@ -116,10 +116,10 @@ fn integer(number: i64, into: &mut Vec<u8>) {
 fn text(text: &[u8], into: &mut Vec<u8>) {
     into.push(b'"');
     let mut rest = text;
-    while let Some(at) = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        let (plain, tail) = rest.split_at(at);
+    loop {
+        let (plain, tail) = rest.split_at(plain_length(rest));
         into.extend_from_slice(plain);
-        let byte = tail.first().copied().unwrap_or(0);
+        let Some(&byte) = tail.first() else { break };
         let short = match byte {
             b'"' | b'\\' => byte,
             0x08 => b'b',
@@ -137,6 +137,25 @@ fn text(text: &[u8], into: &mut Vec<u8>) {
         }
         rest = tail.get(1..).unwrap_or_default();
     }
-    into.extend_from_slice(rest);
     into.push(b'"');
+}
+
+/// Bytes before the first that must be escaped.
+fn plain_length(text: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let mut at = 0;
+    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk);
+        // A high bit is set if one of the bytes is below the limit; it may also be set above such a byte.
+        let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & HIGH;
+        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+        let slash = below(word ^ (ONES * u64::from(b'\\')), 1);
+        if below(word, 0x20) | quote | slash != 0 {
+            break;
+        }
+        at += 8;
+    }
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
 }
