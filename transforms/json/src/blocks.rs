@@ -67,7 +67,7 @@ fn sse2_specials(block: &[u8; BLOCK]) -> Specials {
 /// Without vectors.
 #[inline]
 pub fn plain(block: &[u8; BLOCK]) -> Block {
-    let special = block.iter().fold(false, |found, &byte| found | (byte == b'\\') | (byte < 0x20) | (byte >= 0x80));
+    let special = block.iter().fold(false, |found, &byte| found | (byte == b'\\') | !byte.is_ascii() | (byte < 0x20));
     Block { quotes: positions(block, |byte| byte == b'"'), special }
 }
 
@@ -196,7 +196,7 @@ mod tests {
                 let mut block = [b'a'; BLOCK];
                 block[at] = byte;
                 assert_eq!(read(&block), plain(&block), "byte {byte} at {at}");
-                assert_eq!(read(&block).special, byte < 0x20 || byte >= 0x80 || byte == b'\\');
+                assert_eq!(read(&block).special, byte < 0x20 || !byte.is_ascii() || byte == b'\\');
                 assert_eq!(specials(&block), plain_specials(&block), "byte {byte} at {at}");
             }
         }

@@ -285,6 +285,6 @@ fn spaces(row: &[u8], mut at: usize) -> usize {
 fn leading_digits(word: u64) -> usize {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let digits = word ^ 0x3030_3030_3030_3030;
-    let others = ((digits & !HIGH) + 0x7676_7676_7676_7676 | digits) & HIGH;
+    let others = (((digits & !HIGH) + 0x7676_7676_7676_7676) | digits) & HIGH;
     (others.trailing_zeros() / 8) as usize
 }
