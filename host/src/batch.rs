@@ -210,6 +210,11 @@ pub struct Batch {
     pub ingestion: Track,
     /// Processing time, nanoseconds; the same when a batch is tried again.
     pub now: i64,
+    /// All input has ended: wakes of the processing clock fire too (W10).
+    pub ended: bool,
+    /// Count (`Row::arrival`) of the record that brought each row about, where that is not the row itself: rows that
+    /// a wake emitted. Empty: each row is its own cause.
+    pub causes: Vec<u64>,
 }
 
 /// One decoded field of every row.
@@ -226,6 +231,11 @@ impl Batch {
     pub fn bytes(&self, span: Span) -> &[u8] {
         let start = span.start as usize;
         self.arenas.get(span.arena as usize).and_then(|a| a.get(start..start + span.len as usize)).unwrap_or_default()
+    }
+
+    /// Count of the record that brought a row about.
+    pub fn cause(&self, row: usize) -> u64 {
+        self.causes.get(row).copied().or(self.rows.get(row).map(|row| row.arrival)).unwrap_or(0)
     }
 
     /// Adds an arena and gives its number.
@@ -262,6 +272,7 @@ impl Batch {
             list.truncate(rows.len());
         }
         pick(&mut self.rows, rows);
+        pick(&mut self.causes, rows);
         for field in &mut self.fields {
             pick(&mut field.kinds, rows);
             pick(&mut field.spans, rows);

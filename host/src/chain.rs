@@ -62,6 +62,8 @@ pub struct Emit<'a> {
     pub added: &'a [(String, Option<Vec<u8>>)],
     /// For dead letters: why.
     pub failure: Option<&'a Failure>,
+    /// Count of the record that brought this about; routes other than the main one are in this order.
+    pub cause: u64,
 }
 
 /// Takes what leaves. Until a push has succeeded it may be undone.
@@ -107,6 +109,11 @@ impl Chain {
     /// How many fields a batch has here.
     pub fn fields(&self) -> usize {
         self.value_paths.len() + self.key_paths.len()
+    }
+
+    /// Whether anybody wants the rows that lost: a route, or a test.
+    pub fn wants_duplicates(&self) -> bool {
+        self.plan.pipeline.duplicates.is_some() || self.encoder.is_none()
     }
 
     /// The stages.
@@ -185,10 +192,10 @@ impl Chain {
         for (at, row) in batch.rows.iter().enumerate() {
             match failed.peek() {
                 Some((row_number, failure)) if *row_number as usize == at => {
-                    out.emit(Emit { route: Route::DeadLetter, batch: &batch, row, added: &[], failure: Some(failure) });
+                    out.emit(Emit { route: Route::DeadLetter, batch: &batch, row, added: &[], failure: Some(failure), cause: batch.cause(at) });
                     failed.next();
                 }
-                _ => out.emit(Emit { route: Route::Main, batch: &batch, row, added: &[], failure: None }),
+                _ => out.emit(Emit { route: Route::Main, batch: &batch, row, added: &[], failure: None, cause: batch.cause(at) }),
             }
         }
         Ok(())

@@ -56,7 +56,7 @@ enum Next {
     /// Row of the batch, as it is or changed by output row `change`.
     Row { row: u32, change: Option<u32>, new_image: bool },
     /// Output row from a kept image.
-    Image { output: u32, image: Arc<Image> },
+    Image { output: u32, image: Arc<Image>, cause: u64 },
 }
 
 impl Assembly<'_> {
@@ -99,11 +99,12 @@ impl Assembly<'_> {
             output = self.send_outputs(output, row as u32, batch, out);
             let at = self.rows.get(row).copied().unwrap_or_default() as usize;
             let Some(record) = batch.rows.get(at) else { continue };
+            let cause = batch.cause(at);
             match verdict {
                 4 => {
                     if self.wants_duplicates {
                         let added = self.duplicate_of(row, duplicate, batch);
-                        out.emit(Emit { route: Route::Duplicates, batch, row: record, added: &added, failure: None });
+                        out.emit(Emit { route: Route::Duplicates, batch, row: record, added: &added, failure: None, cause });
                     }
                     duplicate += 1;
                     self.count_redelivered(row, record, done);
@@ -112,12 +113,12 @@ impl Assembly<'_> {
                     let mark = self.seen(batch, at).time.div_euclid(1_000_000);
                     let added = [("tamis.watermark".to_owned(), Some(mark.to_string().into_bytes()))];
                     let why = self.stage.failure("late", "below the watermark".to_owned(), 2);
-                    out.emit(Emit { route: Route::Late, batch, row: record, added: &added, failure: Some(&why) });
+                    out.emit(Emit { route: Route::Late, batch, row: record, added: &added, failure: Some(&why), cause });
                 }
                 128.. => {
                     let name = self.stage.routes.get(usize::from(verdict - 128).wrapping_sub(1));
                     if let Some((route, failure)) = name.and_then(|name| self.route(name)) {
-                        out.emit(Emit { route, batch, row: record, added: &[], failure: failure.as_ref() });
+                        out.emit(Emit { route, batch, row: record, added: &[], failure: failure.as_ref(), cause });
                     }
                 }
                 _ => {}
@@ -131,12 +132,10 @@ impl Assembly<'_> {
         for (at, code, text, category) in failures.chain(keys) {
             if let Some(row) = batch.rows.get(at as usize) {
                 let why = self.stage.failure(code, text.clone(), category);
-                out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&why) });
+                let cause = batch.cause(at as usize);
+                out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&why), cause });
                 done.failed += 1;
             }
-        }
-        if self.null_key == NullKey::Group {
-            return;
         }
         for (at, _) in self.keys.null.iter().enumerate().filter(|(_, null)| **null) {
             if self.keys.failures.iter().any(|failure| failure.row as usize == at) {
@@ -146,7 +145,8 @@ impl Assembly<'_> {
             if let (NullKey::Dlq, Some(row)) = (self.null_key, batch.rows.get(at)) {
                 let text = "every part of the key is null or missing".to_owned();
                 let why = self.stage.failure("null_key", text, 2);
-                out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&why) });
+                let cause = batch.cause(at);
+                out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&why), cause });
             }
         }
     }
@@ -186,7 +186,7 @@ impl Assembly<'_> {
         match self.stage.traits.clock {
             Clock::Event => batch.event.seen.get(row).copied().or(batch.event.end),
             Clock::Ingestion => batch.ingestion.seen.get(row).copied().or(batch.ingestion.end),
-            Clock::Processing => Some(Stamp { time: batch.now, input: 0 }),
+            Clock::Processing => Some(crate::portion::processing(batch)),
         }
         .unwrap_or(Stamp::START)
     }
@@ -198,7 +198,7 @@ impl Assembly<'_> {
         let mut next = Vec::with_capacity(batch.rows.len());
         let mut output = 0usize;
         let mut call = 0u32;
-        let push = |next: &mut Vec<Next>, output: usize| {
+        let push = |next: &mut Vec<Next>, output: usize, at: usize| {
             let origin = outputs.origins.get(output).copied().unwrap_or_default();
             if outputs.routes.get(output).copied().unwrap_or(0) != 0 {
                 return;
@@ -210,7 +210,13 @@ impl Assembly<'_> {
                 let number = outputs.images.get(output).copied().unwrap_or(0);
                 let image = self.finished.as_ref().and_then(|f| f.image(origin - calls, number));
                 if let Some(image) = image {
-                    next.push(Next::Image { output: output as u32, image: Arc::clone(image) });
+                    // A wake fires because of the record before; other images leave because of the record at hand.
+                    let wakes = outputs.wakes.get(output).is_some_and(|wake| wake.time != NONE_YET);
+                    let cause = match wakes {
+                        true => at.checked_sub(1).map_or(0, |before| batch.cause(before)),
+                        false => batch.cause(at),
+                    };
+                    next.push(Next::Image { output: output as u32, image: Arc::clone(image), cause });
                 }
             }
         };
@@ -222,7 +228,7 @@ impl Assembly<'_> {
                 if !before {
                     break;
                 }
-                push(&mut next, output);
+                push(&mut next, output, at as usize);
                 output += 1;
             }
             if in_call {
@@ -240,7 +246,7 @@ impl Assembly<'_> {
             }
         }
         while output < outputs.at.len() {
-            push(&mut next, output);
+            push(&mut next, output, batch.rows.len());
             output += 1;
         }
         next
@@ -256,15 +262,22 @@ impl Assembly<'_> {
             event: empty(&batch.event),
             ingestion: empty(&batch.ingestion),
             now: batch.now,
+            ended: batch.ended,
+            causes: Vec::new(),
         };
+        let images = plan.iter().any(|item| matches!(item, Next::Image { .. }));
         let mut raised = Vec::new();
         let arena = next.arenas.len() as u32;
         for item in &plan {
             match item {
                 Next::Row { row, .. } => {
                     copy_row(&batch, *row as usize, &mut next);
+                    if images || !batch.causes.is_empty() {
+                        next.causes.push(batch.cause(*row as usize));
+                    }
                 }
-                Next::Image { output, image } => {
+                Next::Image { output, image, cause } => {
+                    next.causes.push(*cause);
                     let row = raise_into(image, arena, &mut raised, &mut next.headers);
                     next.rows.push(row);
                     push_missing(&mut next.fields);
@@ -288,11 +301,14 @@ impl Assembly<'_> {
                     let key = key.map(|(written, row)| written.cell(row)).map(|c| (c.kind, c.bytes.to_vec()));
                     (change.map(|output| output as usize), key)
                 }
-                Next::Image { output, image } => (Some(*output as usize), owned_cell(&image.output_key)),
+                Next::Image { output, image, .. } => (Some(*output as usize), owned_cell(&image.output_key)),
             };
             let mut window = Row::NO_WINDOW;
             if let Some(output) = output {
-                set_kind(&mut next, at, self.kind(output));
+                // A stage without state changes rows; what they are to an updating output stays.
+                if self.stage.traits.keyed {
+                    set_kind(&mut next, at, self.kind(output));
+                }
                 let bounds = self.answer.output.windows.get(2 * output..2 * output + 2);
                 if let Some(&[start, end]) = bounds {
                     window = (start, end);
@@ -557,7 +573,7 @@ fn set_path(batch: &mut Batch, at: usize, path: &Path, cell: Cell<'_>, whole: Op
 
 fn owned_cell(owned: &Owned) -> Option<(u8, Vec<u8>)> {
     match owned {
-        Owned::Null => None,
+        Owned::Null => Some((kind::NULL, Vec::new())),
         Owned::Bytes(bytes) => Some((kind::BYTES, bytes.to_vec())),
         Owned::Cell(kind, bytes) => Some((*kind, bytes.to_vec())),
     }

@@ -77,7 +77,7 @@ impl Stage {
         match self.traits.clock {
             Clock::Event => batch.event.seen.get(row).copied(),
             Clock::Ingestion => batch.ingestion.seen.get(row).copied(),
-            Clock::Processing => Some(Stamp { time: batch.now, input: 0 }),
+            Clock::Processing => Some(processing(batch)),
         }
     }
 
@@ -91,6 +91,8 @@ impl Stage {
             event: cut(&mut batch.event, rows),
             ingestion: cut(&mut batch.ingestion, rows),
             now: batch.now,
+            ended: batch.ended,
+            causes: batch.causes.split_off(rows.min(batch.causes.len())),
         };
         for field in &mut batch.fields {
             rest.fields.push(crate::batch::Field {
@@ -118,6 +120,11 @@ impl Portion {
     }
 }
 
+/// Where the processing clock stands for the rows of a batch; at the end of bounded input everything is due (W10).
+pub(crate) fn processing(batch: &Batch) -> Stamp {
+    if batch.ended { Stamp::END } else { Stamp { time: batch.now, input: 0 } }
+}
+
 /// Cuts a track before a row; the parts meet where that row's view stands.
 fn cut(track: &mut Track, rows: usize) -> Track {
     let middle = track.seen.get(rows).or(track.seen.last()).copied().or(track.start);
@@ -134,6 +141,10 @@ fn cut(track: &mut Track, rows: usize) -> Track {
 /// Puts two neighbours together again.
 pub(crate) fn join(mut first: Batch, rest: Option<Batch>) -> Batch {
     let Some(rest) = rest else { return first };
+    if !first.causes.is_empty() || !rest.causes.is_empty() {
+        let (head, tail) = (0..first.rows.len(), 0..rest.rows.len());
+        first.causes = head.map(|row| first.cause(row)).chain(tail.map(|row| rest.cause(row))).collect();
+    }
     // Both hold the same arenas and headers but for what came behind the cut.
     if rest.arenas.len() > first.arenas.len() {
         first.arenas.extend(rest.arenas.into_iter().skip(first.arenas.len()));

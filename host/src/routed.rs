@@ -4,6 +4,7 @@ use crate::batch::{Batch, Headers, Row, kind};
 use crate::chain::{Emit, Out, Route};
 use crate::outcome::{Assembly, Done, raise_into};
 use crate::plan::ColumnRef;
+use crate::time::NONE_YET;
 
 impl Assembly<'_> {
     /// Sends out the routed output rows from number `next` on that stand before row `upto` or at it; the number of the
@@ -28,10 +29,18 @@ impl Assembly<'_> {
         let added = self.written_headers(output);
         let outputs = &self.answer.output;
         let (Some(&origin), calls) = (outputs.origins.get(output), self.rows.len() as u32) else { return };
+        // A wake fires because of the record before the place it stands at; anything else because of the one there.
+        let at = outputs.at.get(output).and_then(|&at| self.rows.get(at as usize)).map(|&row| row as usize);
+        let wakes = outputs.wakes.get(output).is_some_and(|wake| wake.time != NONE_YET);
+        let at = at.unwrap_or(batch.rows.len());
+        let cause = match wakes {
+            true => at.checked_sub(1).map_or(0, |before| batch.cause(before)),
+            false => batch.cause(at.min(batch.rows.len().saturating_sub(1))),
+        };
         if origin < calls {
             let row = self.rows.get(origin as usize).and_then(|&row| batch.rows.get(row as usize));
             if let Some(row) = row {
-                out.emit(Emit { route, batch, row, added: &added, failure: failure.as_ref() });
+                out.emit(Emit { route, batch, row, added: &added, failure: failure.as_ref(), cause });
             }
             return;
         }
@@ -41,7 +50,8 @@ impl Assembly<'_> {
             let (mut alone, mut bytes) = (Batch { now: batch.now, ..Batch::default() }, Vec::new());
             let row = raise_into(image, 0, &mut bytes, &mut alone.headers);
             alone.add_arena(bytes);
-            out.emit(Emit { route, batch: &alone, row: &row, added: &added, failure: failure.as_ref() });
+            let failure = failure.as_ref();
+            out.emit(Emit { route, batch: &alone, row: &row, added: &added, failure, cause });
         }
     }
 

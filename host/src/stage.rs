@@ -14,7 +14,7 @@ use crate::guest::{Guest, Opening, Shape};
 use crate::keyed::{self, Begin, Blamed, Finished, Keyed, Kept, Session};
 use crate::outcome;
 use crate::plan::{Clock, ColumnRef, ExpiresBy, OutputKind, Plan, Planned, Traits};
-use crate::portion::{Portion, join};
+use crate::portion::{Portion, join, processing};
 use crate::time::{NONE_YET, Stamp};
 
 /// Most wakes one call may fire (contract rule 8).
@@ -185,7 +185,7 @@ impl Stage {
         match self.traits.clock {
             Clock::Event => batch.event.end,
             Clock::Ingestion => batch.ingestion.end,
-            Clock::Processing => Some(Stamp { time: batch.now, input: 0 }),
+            Clock::Processing => Some(processing(batch)),
         }
         .unwrap_or(Stamp::START)
     }
@@ -396,7 +396,8 @@ impl Stage {
     ) {
         let failure = self.failure("fault", why.to_owned(), 3);
         if let Some(row) = batch.rows.first() {
-            out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&failure) });
+            let cause = batch.cause(0);
+            out.emit(Emit { route: Route::DeadLetter, batch, row, added: &[], failure: Some(&failure), cause });
         } else if let Some(blamed) = state.as_mut().filter(|_| limit > 0).and_then(|keyed| keyed.blame(due)) {
             self.bury(blamed, batch, &failure, env, out);
         }
@@ -411,7 +412,8 @@ impl Stage {
             }
         }
         for row in &grave.rows {
-            out.emit(Emit { route: Route::DeadLetter, batch: &grave, row, added: &[], failure: Some(failure) });
+            let route = Route::DeadLetter;
+            out.emit(Emit { route, batch: &grave, row, added: &[], failure: Some(failure), cause: row.arrival });
         }
     }
 

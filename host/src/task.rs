@@ -13,6 +13,7 @@ use crate::columns::Env;
 use crate::config::pipeline::{InvalidTime, NullKey};
 use crate::format;
 use crate::event_time::TimeOf;
+use crate::in_order::InOrder;
 use crate::keyed::{Keyed, Mark};
 use crate::plan::{Clock as StageClock, Plan};
 use crate::stage::Counters;
@@ -289,8 +290,10 @@ impl Task {
             row.redelivered = !self.advance(row.origin);
         }
         let undecoded = chain.decode(&mut batch)?;
-        let stop = self.stamp(chain, &mut batch, &undecoded, out);
-        chain.pass(0, batch, &mut self.passing(chain), out)?;
+        let mut ordered = InOrder::new(out);
+        let stop = self.stamp(chain, &mut batch, &undecoded, &mut ordered);
+        chain.pass(0, batch, &mut self.passing(chain), &mut ordered)?;
+        ordered.finish();
         stop.map_or(Ok(()), Err)
     }
 
@@ -316,7 +319,7 @@ impl Task {
             salt: self.marker.salt,
             states: &mut self.states,
             counters: &mut self.marker.counters,
-            wants_duplicates: chain.plan.pipeline.duplicates.is_some(),
+            wants_duplicates: chain.wants_duplicates(),
         }
     }
 
@@ -346,7 +349,8 @@ impl Task {
                 self.hear(row.origin.input, batch.now);
             }
             if let Some((_, failure)) = failed.next_if(|(row, _)| *row as usize == at) {
-                out.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(failure) });
+                let (route, cause) = (Route::DeadLetter, row.arrival);
+                out.emit(Emit { route, batch, row: &row, added: &[], failure: Some(failure), cause });
                 continue;
             }
             match time.of(&row, times.cell(at), batch.now) {
@@ -382,7 +386,8 @@ impl Task {
                         break;
                     }
                     self.marker.invalid_time += 1;
-                    out.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(&failure) });
+                    let (route, cause) = (Route::DeadLetter, row.arrival);
+                    out.emit(Emit { route, batch, row: &row, added: &[], failure: Some(&failure), cause });
                 }
             }
         }
@@ -478,6 +483,7 @@ impl Task {
             ingestion: span(self.time.ingestion, ingestion, self.marker.ingestion.now()),
             fields: vec![crate::batch::Field::default(); chain.fields()],
             now: self.now,
+            ended: self.marker.event.now() == Stamp::END,
             ..Batch::default()
         };
         chain.pass(0, batch, &mut self.passing(chain), out)?;

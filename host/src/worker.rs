@@ -420,7 +420,7 @@ impl<'a> Worker<'a> {
             digest: None,
         };
         let batch = &polling.batch;
-        self.outbox.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(&failure) });
+        self.outbox.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(&failure), cause: row.arrival });
         if self.outbox.refused().is_some() {
             self.outbox.undo(0);
             let input = running.inputs.get(usize::from(own)).cloned();
