@@ -2,5 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod engine;
+mod bad_input;
+mod examples;
+mod kill;
 mod model;
 mod tidy;

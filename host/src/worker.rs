@@ -175,7 +175,7 @@ impl<'a> Worker<'a> {
             }
         }
         self.place_inputs();
-        self.commit(Commit::Checkpoint)?;
+        self.commit(Commit::Usual)?;
         let mut ended = loop {
             if let Some(ended) = self.step()? {
                 break ended;

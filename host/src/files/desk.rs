@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::Trouble;
-use super::source::{Polling, Position, Source};
+use super::source::{Polled, Polling, Position, Source};
 use crate::task::Input;
 use crate::worker::{Event, Inbox};
 
@@ -20,12 +20,14 @@ pub struct Desk {
     stop: Arc<AtomicBool>,
     /// Latest processing time given: the clock of the machine may be set back.
     latest: i64,
+    /// Whether the source has said that it is at its end.
+    ended: bool,
 }
 
 impl Desk {
     /// `stop`: set by whoever wants the run to stop.
     pub fn new(source: Source, stop: Arc<AtomicBool>) -> Desk {
-        Desk { source, stop, latest: i64::MIN }
+        Desk { source, stop, latest: i64::MIN, ended: false }
     }
 }
 
@@ -41,7 +43,13 @@ impl Inbox for Desk {
             return Ok(Event::Stop);
         }
         let wait = u64::try_from(until.saturating_sub(self.now())).map_or(Duration::ZERO, Duration::from_nanos);
-        self.source.poll(wait.min(ATTENTION), may_read).map(Event::Source)
+        let wait = wait.min(ATTENTION);
+        let polled = self.source.poll(wait, may_read)?;
+        if matches!(polled, Polled::End) && std::mem::replace(&mut self.ended, true) {
+            // Said before: somebody waits for something else.
+            std::thread::sleep(wait);
+        }
+        Ok(Event::Source(polled))
     }
 
     fn inputs(&self) -> &[Input] {

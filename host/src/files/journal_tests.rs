@@ -54,7 +54,7 @@ fn commit(journal: &mut Journal, n: u64) {
 fn journal(folder: &Folder) {
     let (mut journal, last) = folder.open().unwrap();
     assert!(last.is_none());
-    journal.checkpoint(Position::default(), sinks(0), &[(&marker(0), sealed(0))], false).unwrap();
+    journal.begin(Position::default(), sinks(0), &[(&marker(0), sealed(0))], false).unwrap();
     commit(&mut journal, 1);
     commit(&mut journal, 2);
 }
@@ -87,7 +87,7 @@ fn wherever_the_last_commit_was_cut_off_the_one_before_holds() {
     journal(&folder);
     let path = folder.0.join("journal-1");
     let whole = std::fs::read(&path).unwrap();
-    let (_, second) = follow(&whole[..whole.len() - 1]).unwrap();
+    let second = follow(&whole[..whole.len() - 1], Start::default()).unwrap().length;
     for end in second as usize..whole.len() {
         std::fs::write(&path, &whole[..end]).unwrap();
         assert_eq!(found(&folder), (2, 1, vec![0, 1]), "cut at {end}");
@@ -120,13 +120,13 @@ fn damage_before_the_last_commit_is_not_passed_over() {
 }
 
 #[test]
-fn a_checkpoint_begins_a_segment_and_the_one_before_stays_as_a_reserve() {
+fn the_segment_before_the_last_one_stays_as_a_reserve() {
     let folder = Folder::new("segments");
     journal(&folder);
     let (mut journal, _) = folder.open().unwrap();
-    journal.checkpoint(Position::default(), sinks(9), &[(&marker(9), sealed(9))], true).unwrap();
+    journal.begin(Position::default(), sinks(9), &[(&marker(9), sealed(9))], true).unwrap();
     assert_eq!(segments(&folder.0).unwrap().len(), 2);
-    journal.checkpoint(Position::default(), sinks(10), &[(&marker(9), sealed(10))], true).unwrap();
+    journal.begin(Position::default(), sinks(10), &[(&marker(9), sealed(10))], true).unwrap();
     let mut kept = segments(&folder.0).unwrap();
     kept.sort_unstable();
     assert_eq!(kept, [2, 3]);
@@ -140,4 +140,30 @@ fn a_half_written_segment_is_none() {
     journal(&folder);
     std::fs::write(folder.0.join("journal-2.new"), b"TMIS").unwrap();
     assert_eq!(found(&folder).0, 3);
+}
+
+#[test]
+fn a_checkpoint_spares_reading_what_came_before_it_and_can_be_done_without() {
+    let folder = Folder::new("checkpoint");
+    journal(&folder);
+    let (mut journal, _) = folder.open().unwrap();
+    // What a whole state would be: the checkpoint says 7 where the journal would say 0, 1, 2.
+    journal.checkpoint(&[(&marker(2), sealed(7))]);
+    commit(&mut journal, 3);
+    drop(journal);
+    assert_eq!(found(&folder), (4, 3, vec![7, 2, 3]));
+    std::fs::remove_dir_all(folder.0.join("checkpoint")).unwrap();
+    assert_eq!(found(&folder), (4, 3, vec![0, 1, 2, 3]));
+}
+
+#[test]
+fn a_checkpoint_of_another_journal_is_none() {
+    let folder = Folder::new("foreign");
+    journal(&folder);
+    let (mut journal, _) = folder.open().unwrap();
+    journal.checkpoint(&[(&marker(2), sealed(7))]);
+    drop(journal);
+    std::fs::remove_file(folder.0.join("journal-1")).unwrap();
+    super::tests::journal(&folder);
+    assert_eq!(found(&folder), (3, 2, vec![0, 1, 2]));
 }

@@ -86,19 +86,20 @@ impl Ledger {
         };
         self.sinks.sync()?;
         let positions = self.sinks.positions();
-        let whole = kind == Commit::Checkpoint;
-        let states: Vec<Vec<Sealed>> = tasks
-            .iter_mut()
-            .map(|task| {
-                let changes = task.seal(plan);
-                if whole { task.dump(plan) } else { changes }
-            })
-            .collect();
-        let tasks: Vec<(&Marker, Vec<Sealed>)> = tasks.iter().map(|task| task.marker()).zip(states).collect();
-        if whole {
-            journal.checkpoint(source, positions.clone(), &tasks, false)?;
+        let changes: Vec<Vec<Sealed>> = tasks.iter_mut().map(|task| task.seal(plan)).collect();
+        let begins = journal.is_new() || (kind == Commit::Checkpoint && journal.is_long());
+        let whole = |tasks: &mut [&mut Task]| -> Vec<Vec<Sealed>> { tasks.iter_mut().map(|t| t.dump(plan)).collect() };
+        let states = if begins || kind == Commit::Checkpoint { whole(tasks) } else { Vec::new() };
+        let with = |states: Vec<Vec<Sealed>>| -> Vec<(&Marker, Vec<Sealed>)> {
+            tasks.iter().map(|task| task.marker()).zip(states).collect()
+        };
+        if begins {
+            journal.begin(source, positions.clone(), &with(states.clone()), false)?;
         } else {
-            journal.commit(source, positions.clone(), &tasks, kind == Commit::Last)?;
+            journal.commit(source, positions.clone(), &with(changes), kind == Commit::Last)?;
+        }
+        if kind == Commit::Checkpoint {
+            journal.checkpoint(&with(states));
         }
         self.last = positions;
         Ok(())
