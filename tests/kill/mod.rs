@@ -6,7 +6,7 @@ use tamis_tests::program::Folder;
 
 const KILLS: usize = 100;
 /// Records of one input; an input that is through before the kills are is followed by another one.
-const RECORDS: usize = 4000;
+const RECORDS: usize = 1200;
 
 /// Tiny batches and a commit after nearly each: many places to be killed at.
 const PIPELINE: &str = "

@@ -294,10 +294,10 @@ impl Start {
         for bytes in parts {
             let part: Part = format::decode(Kind::Bucket, &bytes).ok()?;
             let (marker, sealed) = format::read_task(Kind::Snapshot, &part.state.0).ok()?;
-            match tasks.get_mut(part.task as usize) {
-                Some((_, changes)) => changes.extend(sealed),
-                None if part.task as usize == tasks.len() => tasks.push((marker, sealed)),
-                None => return None,
+            if part.task as usize == tasks.len() {
+                tasks.push((marker, sealed));
+            } else {
+                tasks.get_mut(part.task as usize)?.1.extend(sealed);
             }
         }
         Some(Start { offset: token.offset, tasks })

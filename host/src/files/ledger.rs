@@ -90,6 +90,7 @@ impl Ledger {
         let begins = journal.is_new() || (kind == Commit::Checkpoint && journal.is_long());
         let whole = |tasks: &mut [&mut Task]| -> Vec<Vec<Sealed>> { tasks.iter_mut().map(|t| t.dump(plan)).collect() };
         let states = if begins || kind == Commit::Checkpoint { whole(tasks) } else { Vec::new() };
+        let tasks: &[&mut Task] = tasks;
         let with = |states: Vec<Vec<Sealed>>| -> Vec<(&Marker, Vec<Sealed>)> {
             tasks.iter().map(|task| task.marker()).zip(states).collect()
         };
