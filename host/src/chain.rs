@@ -174,7 +174,7 @@ impl Chain {
                 self.decoder.decode_rows(&mut output.next, &output.undecoded)?;
             }
             if !output.writes.is_empty() {
-                let changed = crate::outcome::write_late(&mut output.next, &output.writes, stage.whole_value);
+                let changed = crate::value::write_late(&mut output.next, &output.writes, stage.whole_value);
                 self.decoder.decode_rows(&mut output.next, &changed)?;
             }
             self.pass(at + 1, output.next, task, out)?;

@@ -26,4 +26,5 @@ pub mod stage;
 pub mod task;
 pub mod telemetry;
 pub mod time;
+pub mod value;
 pub mod worker;

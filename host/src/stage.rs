@@ -71,7 +71,7 @@ pub struct Output {
     /// Rows of `next` whose fields are still missing.
     pub undecoded: Vec<u32>,
     /// What is to be put into values once they are decoded.
-    pub writes: Vec<crate::outcome::Write>,
+    pub writes: Vec<crate::value::Write>,
     /// What is still to be done, once `next` has passed.
     pub rest: Option<Batch>,
 }
