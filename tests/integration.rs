@@ -1,6 +1,7 @@
 //! Integration tests: one binary, one module per area.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod configs;
 mod engine;
 mod bad_input;
 mod examples;

@@ -9,7 +9,7 @@ use super::exit::{Exit, Failure};
 use super::output::Session;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::guests::Library;
-use crate::config::pipeline::Pipeline;
+use crate::config::pipeline::{Pipeline, Source};
 use crate::guest::Engine;
 use crate::plan::{self, Conditions, Plan};
 
@@ -85,8 +85,16 @@ pub fn pipeline(session: &mut Session, file: &Path, library: &Library) -> Result
 /// A plan of a file that is to be run.
 pub fn plan(session: &mut Session, file: &Path, library: &Library) -> Result<Plan, Failure> {
     let pipeline = pipeline(session, file, library)?;
-    let conditions = Conditions::of(&pipeline, None);
+    let conditions = Conditions::of(&pipeline, partitions(&pipeline));
     plan::plan(&pipeline, library, &conditions).map_err(|findings| refused(file, findings))
+}
+
+/// How many files the source names now, relative to the pipeline file; not known if one is missing, which is no mistake of the file.
+fn partitions(pipeline: &Pipeline) -> Option<u32> {
+    let Source::File { paths, .. } = &pipeline.source else { return None };
+    let base = pipeline.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let files = crate::files::place::files(base, paths).ok()?;
+    u32::try_from(files.len()).ok()
 }
 
 /// Findings as a failure, in the order of the file.

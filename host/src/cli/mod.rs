@@ -75,13 +75,30 @@ enum Verb {
 
 /// Parses, conducts, answers the exit code. `environment`: what the verbs may know of it.
 pub fn main(arguments: impl Iterator<Item = OsString>, environment: BTreeMap<String, String>) -> u8 {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
+        Err(error) if error.use_stderr() && arguments.iter().any(|a| a == "--json") => {
+            return output::print_envelope("tamis", &Err(usage(&error)));
+        }
         Err(error) => {
             let _ = error.print();
             return if error.use_stderr() { exit::Exit::Invalid.code() } else { exit::Exit::Ok.code() };
         }
     };
+    let mut session = session(&cli, environment);
+    let (command, outcome) = dispatch(&cli.verb, &mut session);
+    session.finish(command, outcome)
+}
+
+/// A mistake in the arguments, without the text that clap wraps round it.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    Failure::invalid(first.strip_prefix("error: ").unwrap_or(first)).help("`tamis --help` shows the verbs, `tamis VERB --help` its arguments")
+}
+
+fn session(cli: &Cli, environment: BTreeMap<String, String>) -> Session {
     let colour_wanted = |terminal: bool| match cli.color {
         Color::Always => true,
         Color::Never => false,
@@ -91,18 +108,17 @@ pub fn main(arguments: impl Iterator<Item = OsString>, environment: BTreeMap<Str
             terminal && !refused && !dumb
         }
     };
-    let mut session = Session {
+    let modules = cli.modules.iter().cloned().chain(environment.get("TAMIS_MODULES").map(PathBuf::from)).collect();
+    Session {
         json: cli.json,
         color_err: colour_wanted(std::io::stderr().is_terminal()),
         color_out: colour_wanted(std::io::stdout().is_terminal()),
         quiet: cli.quiet,
         verbose: cli.verbose,
-        modules: cli.modules.into_iter().chain(environment.get("TAMIS_MODULES").map(PathBuf::from)).collect(),
+        modules,
         environment,
         sources: BTreeMap::new(),
-    };
-    let (command, outcome) = dispatch(&cli.verb, &mut session);
-    session.finish(command, outcome)
+    }
 }
 
 fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, Failure>) {
@@ -117,5 +133,56 @@ fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, 
         Verb::Completions(args) => ("completions", completions::main(args, session)),
         Verb::Test(args) => ("test", test::main(args, session)),
         Verb::Dedup(args) => ("dedup", dedup::main(args, session)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use clap::CommandFactory;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Arguments for each verb, good or bad: the envelope is the same.
+    const CALLS: [&[&str]; 11] = [
+        &["run", "no-such-file.yaml"],
+        &["validate", "no-such-file.yaml"],
+        &["plan", "no-such-file.yaml"],
+        &["test", "no-such-file.yaml"],
+        &["list", "worlds"],
+        &["list"],
+        &["inspect", "no-such-guest"],
+        &["explain", "P-UNIT"],
+        &["schema"],
+        &["completions", "bash"],
+        &["dedup", "--from", "no-such-file.jsonl", "--to", "-", "--key", "id"],
+    ];
+
+    #[test]
+    fn every_verb_answers_with_the_same_envelope() {
+        for name in Cli::command().get_subcommands().map(|c| c.get_name().to_string()) {
+            assert!(CALLS.iter().any(|call| call[0] == name), "{name} is not tried");
+        }
+        for call in CALLS {
+            let arguments = ["tamis", "--json"].into_iter().chain(call.iter().copied());
+            let (command, outcome) = match Cli::try_parse_from(arguments) {
+                Ok(cli) => dispatch(&cli.verb, &mut session(&cli, BTreeMap::new())),
+                Err(error) => (call[0], Err(usage(&error))),
+            };
+            let envelope: Value = output::envelope(command, &outcome);
+            let names: Vec<&String> = envelope.as_object().unwrap().keys().collect();
+            assert_eq!(names, ["command", "ok", "summary", "result", "error"], "{call:?}");
+            assert_eq!(envelope["command"], call[0]);
+            assert!(envelope["error"].is_null() || envelope["ok"] == false, "{call:?}");
+            if let Some(error) = envelope["error"].as_object() {
+                assert!(error["message"].is_string() && error["help"].is_array() && error["findings"].is_array());
+            }
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cli::command().debug_assert();
     }
 }

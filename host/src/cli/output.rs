@@ -136,14 +136,9 @@ impl Session {
 
     /// Says how the command ended, and gives the exit code.
     pub fn finish(&self, command: &str, outcome: Result<Reply, Failure>) -> u8 {
-        let code = match &outcome {
-            Ok(reply) if reply.ok => Exit::Ok,
-            Ok(_) => Exit::Invalid,
-            Err(failure) => failure.exit,
-        }
-        .code();
+        let code = exit_of(&outcome);
         if self.json {
-            return print(&format!("{}\n", envelope(command, &outcome)), code);
+            return print_envelope(command, &outcome);
         }
         match outcome {
             Ok(reply) => {
@@ -169,6 +164,20 @@ impl Session {
     }
 }
 
+fn exit_of(outcome: &Result<Reply, Failure>) -> u8 {
+    match outcome {
+        Ok(reply) if reply.ok => Exit::Ok,
+        Ok(_) => Exit::Invalid,
+        Err(failure) => failure.exit,
+    }
+    .code()
+}
+
+/// The outcome as one JSON object on stdout, and the exit code.
+pub fn print_envelope(command: &str, outcome: &Result<Reply, Failure>) -> u8 {
+    print(&format!("{}\n", envelope(command, outcome)), exit_of(outcome))
+}
+
 /// Writes to stdout; a closed pipe is the reader's decision and ends quietly, any other error is said.
 fn print(text: &str, code: u8) -> u8 {
     let mut stdout = std::io::stdout().lock();
@@ -182,8 +191,9 @@ fn print(text: &str, code: u8) -> u8 {
     }
 }
 
-/// `{command, ok, summary, result, error}`.
-fn envelope(command: &str, outcome: &Result<Reply, Failure>) -> Value {
+/// `{command, ok, summary, result, error}`; `error` is null unless the command failed. Tests that did not pass are an
+/// answer: not ok, without error.
+pub fn envelope(command: &str, outcome: &Result<Reply, Failure>) -> Value {
     match outcome {
         Ok(reply) => {
             let findings: Vec<Value> = reply.diagnostics.iter().map(finding).collect();

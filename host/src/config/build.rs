@@ -359,3 +359,7 @@ fn tests(nodes: &[&Node], findings: &mut Vec<Diagnostic>) -> Vec<Node> {
 pub fn default_json(text: &str) -> Value {
     super::yaml::parse(text, None, &|_| None).map_or(Value::Null, |(node, _)| node.to_json())
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod build_tests;
