@@ -88,7 +88,7 @@ fn right_files_are_planned_with_the_warnings_they_deserve() {
 fn every_mistake_has_a_way_out() {
     let library = library();
     for file in files("invalid") {
-        for finding in findings(&file, &library).iter().filter(|f| f.is_error() && f.code != "P-SYNTAX") {
+        for finding in findings(&file, &library).iter().filter(|f| f.is_error()) {
             assert!(!finding.help.is_empty(), "{}: {finding:?}", file.display());
             assert!(finding.span.is_some() && finding.file.is_some(), "{}: {finding:?}", file.display());
         }

@@ -26,7 +26,8 @@ pub fn main(args: &Args, _session: &mut Session) -> Result<Reply, Failure> {
         Some(entry) => Ok(Reply::new(text_of(entry), json_of(entry))),
         None => {
             let failure = Failure::invalid(format!("there is no code `{code}`"));
-            Err(match nearest(code, codes::all().map(|e| e.code)) {
+            let begins = codes::all().map(|e| e.code).find(|c| c.starts_with(&code.to_uppercase()));
+            Err(match begins.or_else(|| nearest(code, codes::all().map(|e| e.code))) {
                 Some(near) => failure.help(format!("perhaps {near}")),
                 None => failure.help("`tamis explain` lists them all"),
             })

@@ -9,7 +9,6 @@ use super::load;
 use super::output::{Reply, Session, printable};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::node::Span;
-use crate::config::values;
 use crate::guest::{Module, World};
 use crate::plan::Guests;
 
@@ -36,13 +35,13 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let (world, place) = world(&module);
     let imports = module.imports();
     let mut text = format!(
-        "{} {}\n  {}\n\nworld    {world}: {place}\nimports  {}\ndigest   sha256:{}\nsize     {}\nloaded   in {} ms (compiled code is cached)\n",
+        "{} {}\n  {}\n\nworld    {world}: {place}\nimports  {}\ndigest   sha256:{}\nsize     {} KiB\nloaded   in {} ms (compiled code is cached)\n",
         manifest.name,
         manifest.version,
         manifest.about,
         if imports.is_empty() { "nothing".to_string() } else { imports.join(", ") },
         module.digest(),
-        values::print_size(module.size() as u64),
+        module.size().div_ceil(1024),
         loading.as_millis(),
     );
     text.push_str("limits   1s a call and 1 ms a row, 64MiB memory, 8MiB output, 64KiB log (`limits` of the pipeline)\n");

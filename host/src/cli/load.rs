@@ -82,10 +82,13 @@ pub fn pipeline(session: &mut Session, file: &Path, library: &Library) -> Result
     }
 }
 
-/// A plan of a file that is to be run.
+/// A plan of a file, to look at.
 pub fn plan(session: &mut Session, file: &Path, library: &Library) -> Result<Plan, Failure> {
     let pipeline = pipeline(session, file, library)?;
-    let conditions = Conditions::of(&pipeline, partitions(&pipeline));
+    let mut conditions = Conditions::of(&pipeline, partitions(&pipeline));
+    // A file of tests alone has no source to judge.
+    let written = |name: &str| pipeline.root.get(name).is_some();
+    conditions.ends = written("source") || written("sink") || pipeline.tests.is_empty();
     plan::plan(&pipeline, library, &conditions).map_err(|findings| refused(file, findings))
 }
 

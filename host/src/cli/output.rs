@@ -151,13 +151,13 @@ impl Session {
             }
             Err(failure) => {
                 self.show(&failure.diagnostics);
-                let mut group = Group::with_title(Level::ERROR.primary_title(printable(&failure.message)));
-                for help in &failure.help {
-                    group = group.element(Level::HELP.message(printable(help)));
-                }
+                let group = Group::with_title(Level::ERROR.primary_title(printable(&failure.message)));
                 let renderer = if self.color_err { Renderer::styled() } else { Renderer::plain() };
-                let decor = if self.color_err { DecorStyle::Unicode } else { DecorStyle::Ascii };
-                let _ = writeln!(std::io::stderr().lock(), "{}", renderer.decor_style(decor).render(&[group]));
+                let mut text = renderer.render(&[group]);
+                for help in &failure.help {
+                    text.push_str(&format!("\n  help: {}", printable(help)));
+                }
+                let _ = writeln!(std::io::stderr().lock(), "{text}");
                 code
             }
         }

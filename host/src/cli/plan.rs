@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session, printable};
-use crate::config::filled::{Found, filled, to_yaml};
+use crate::config::filled::{Found, filled, flow, to_yaml};
 use crate::config::pipeline::{KeyForm, Stage};
 use crate::config::values;
 use crate::guest::Module;
@@ -44,7 +44,7 @@ pub fn text(plan: &Plan) -> String {
     text.push_str("\n# modules\n");
     for (role, module) in modules(plan) {
         let version = format!("{}@{}", module.name(), module.version());
-        text.push_str(&format!("# {version:<16} sha256:{}  {:>8}  {role}\n", module.digest(), values::print_size(module.size() as u64)));
+        text.push_str(&format!("# {version:<16} sha256:{}  {:>4} KiB  {role}\n", module.digest(), module.size().div_ceil(1024)));
     }
     text
 }
@@ -96,12 +96,7 @@ fn sentence(plan: &Plan, planned: &Planned) -> String {
             KeyForm::Guest(uses) => format!("by the key of {}", uses.name),
         });
     }
-    let written = planned.params.as_object().into_iter().flatten().map(|(name, value)| {
-        let value = to_yaml(value);
-        let value = value.trim_end();
-        if value.contains('\n') { format!("{name}: ...") } else { format!("{name}: {value}").replace(": {", ": {") }
-    });
-    parts.extend(written);
+    parts.extend(planned.params.as_object().into_iter().flatten().map(|(name, value)| format!("{name}: {}", flow(value))));
     if planned.key.is_some() {
         let traits = &planned.traits;
         parts.push(match (traits.clock, traits.wants_time, traits.waits) {

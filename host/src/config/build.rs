@@ -78,7 +78,7 @@ fn name_of(file: Option<&std::path::Path>) -> String {
     let stem = file.and_then(|f| f.file_stem()).map(|s| s.to_string_lossy().to_lowercase()).unwrap_or_default();
     let legal = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c) { c } else { '-' };
     let name: String = stem.chars().map(legal).take(100).collect();
-    let name = name.trim_start_matches(['.', '_', '-']);
+    let name = name.trim_matches(['.', '_', '-']);
     if name.is_empty() { "pipeline".to_string() } else { name.to_string() }
 }
 

@@ -77,11 +77,11 @@ fn keys_have_four_forms() {
 
 #[test]
 fn keys_that_mean_nothing_are_refused() {
-    check_error("version: 1\nstages: [{ uses: dedup, key: { fields: value.a, whole: value } }]", "P-VALUE", 2, 51);
-    check_error("version: 1\nstages: [{ uses: dedup, key: { null_key: drop } }]", "P-MISSING", 2, 31);
-    check_error("version: 1\nstages: [{ uses: dedup, key: { whole: value, except: key.a } }]", "P-PATH", 2, 55);
-    check_error("version: 1\nstages: [{ uses: dedup, key: { field: value.a, as: int } }]", "P-UNKNOWN", 2, 32);
-    check_error("version: 1\nstages: [{ uses: dedup, key: [{ field: value.a, as: int }] }]", "P-VALUE", 2, 50);
+    check_error("version: 1\nstages: [{ uses: dedup, key: { fields: value.a, whole: value } }]", "P-VALUE", 2, 49);
+    check_error("version: 1\nstages: [{ uses: dedup, key: { null_key: drop } }]", "P-MISSING", 2, 30);
+    check_error("version: 1\nstages: [{ uses: dedup, key: { whole: value, except: key.a } }]", "P-PATH", 2, 54);
+    check_error("version: 1\nstages: [{ uses: dedup, key: { fields: value.a, as: int } }]", "P-UNKNOWN", 2, 49);
+    check_error("version: 1\nstages: [{ uses: dedup, key: [{ field: value.a, as: int }] }]", "P-VALUE", 2, 49);
 }
 
 #[test]

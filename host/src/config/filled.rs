@@ -52,6 +52,7 @@ pub fn filled(pipeline: &Pipeline, found: &Found) -> Value {
         for (i, (stage, meant)) in stages.iter_mut().zip(&pipeline.stages).enumerate() {
             let Some(members) = stage.as_object_mut() else { continue };
             members.insert("id".to_string(), json!(meant.id));
+            in_order(members, &tables::STAGE);
             if meant.key.is_none() {
                 members.remove("scope");
             }
@@ -60,10 +61,28 @@ pub fn filled(pipeline: &Pipeline, found: &Found) -> Value {
             }
             if let (Some(Some(null_key)), Some(Value::Object(key))) = (found.null_keys.get(i), members.get_mut("key")) {
                 key.insert("null_key".to_string(), json!(format!("{null_key:?}").to_lowercase()));
+                in_order(key, &tables::KEY);
             }
         }
     }
+    for (name, table) in [("time", &tables::TIME), ("errors", &tables::ERRORS)] {
+        if let Some(members) = file.get_mut(name).and_then(Value::as_object_mut) {
+            in_order(members, table);
+        }
+    }
+    in_order(&mut file, &tables::FILE);
     Value::Object(file)
+}
+
+/// Members in the order of their table.
+fn in_order(members: &mut Map<String, Value>, table: &Table) {
+    let mut old = std::mem::take(members);
+    for member in table.members {
+        if let Some(value) = old.shift_remove(member.name) {
+            members.insert(member.name.to_string(), value);
+        }
+    }
+    members.extend(old);
 }
 
 fn sink(sink: &Sink) -> Value {
@@ -170,7 +189,8 @@ fn write_value(out: &mut String, value: &Value, indent: usize) {
     }
 }
 
-fn flow(value: &Value) -> String {
+/// A JSON value as YAML on one line.
+pub fn flow(value: &Value) -> String {
     match value {
         Value::Object(members) if members.is_empty() => "{}".to_string(),
         Value::Object(members) => {

@@ -131,10 +131,10 @@ pub fn print_duration(nanoseconds: i64) -> String {
     }
     let mut out = if nanoseconds < 0 { "-".to_string() } else { String::new() };
     let mut rest = nanoseconds.unsigned_abs();
-    for (unit, size) in DURATIONS {
+    // Days are read more easily than weeks.
+    for (unit, size) in DURATIONS.into_iter().skip(1) {
         let count = rest / size as u64;
-        // Weeks are read less easily than days, unless there are whole ones.
-        if count > 0 && !(unit == "w" && rest % size as u64 != 0) {
+        if count > 0 {
             out.push_str(&format!("{count}{unit}"));
             rest %= size as u64;
         }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn durations_and_sizes_are_printed_as_people_write_them() {
-        for text in ["250ms", "1d12h", "1s500ms", "0s", "-3m", "1w", "8d"] {
+        for text in ["250ms", "1d12h", "1s500ms", "0s", "-3m", "7d", "8d"] {
             assert_eq!(print_duration(duration(text).unwrap()), text);
         }
         for text in ["64MiB", "1KB", "0B", "1500B"] {

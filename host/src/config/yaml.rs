@@ -89,7 +89,8 @@ impl<'a> Reader<'a> {
                 let at = *error.marker();
                 let mut span = self.places.span(at, at);
                 span.end = self.text[span.start..].chars().next().map_or(span.start, |c| span.start + c.len_utf8());
-                let mut finding = Diagnostic::error("P-SYNTAX", span, format!("this is not YAML: {}", error.info()));
+                let finding = Diagnostic::error("P-SYNTAX", span, format!("this is not YAML: {}", error.info()));
+                let mut finding = finding.help("look at brackets, quotes and indentation up to here");
                 if self.text.lines().nth(span.line.saturating_sub(1) as usize).is_some_and(|l| l.contains("${")) {
                     finding = finding.help("between `{` and `}` a variable cannot stand without quotes: write the mapping over several lines");
                 }

@@ -20,7 +20,6 @@ pub fn judge(plan: &Plan, conditions: &Conditions, findings: &mut Vec<Diagnostic
     exchange(plan, conditions, findings);
     clocks(plan, conditions, findings);
     if conditions.ends {
-        later(&plan.pipeline, findings);
         ends(plan, findings);
     }
 }
@@ -244,7 +243,7 @@ fn clocks(plan: &Plan, conditions: &Conditions, findings: &mut Vec<Diagnostic>) 
 }
 
 /// What is defined for sources and sinks, and not built yet: each once.
-fn later(pipeline: &Pipeline, findings: &mut Vec<Diagnostic>) {
+pub fn later(pipeline: &Pipeline, findings: &mut Vec<Diagnostic>) {
     let root = &pipeline.root;
     let mut said: Vec<&str> = Vec::new();
     let mut say = |feature: &'static str, pointer: &str, help: &str| {

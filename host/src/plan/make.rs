@@ -14,6 +14,9 @@ use crate::guest::{CheckError, Module, World};
 /// Plans a pipeline: what would run, or everything that speaks against it (with the warnings among it).
 pub fn plan(pipeline: &Pipeline, guests: &dyn Guests, conditions: &Conditions) -> Result<Plan, Vec<Diagnostic>> {
     let mut maker = Maker { pipeline, guests, conditions, findings: pipeline.findings.clone() };
+    if conditions.ends {
+        judge::later(pipeline, &mut maker.findings);
+    }
     let plan = maker.plan();
     let mut findings = maker.findings;
     for finding in &mut findings {
