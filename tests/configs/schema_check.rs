@@ -65,7 +65,7 @@ fn at(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
                 }
                 _ => true,
             },
-            "description" | "title" | "examples" | "default" | "then" | "format" | "$schema" => true,
+            "description" | "title" | "uniqueItems" | "examples" | "default" | "then" | "format" | "$schema" => true,
             other => panic!("the validator does not know `{other}`"),
         };
         if !fits {
