@@ -92,8 +92,13 @@ impl Session {
         if clears {
             return Ok(4);
         }
-        if self.keyed.quota.is_bound() && !self.room(table, space, clock) {
-            return Err(self.refuse(row, clock));
+        if self.keyed.quota.is_bound() {
+            let clock = self.quota_clock(row);
+            // In place of a mark that still counts there is always room.
+            let replaces = found.is_some_and(|(_, old)| old.expires > clock);
+            if !replaces && !self.room(table, space, clock) {
+                return Err(self.refuse(row, clock));
+            }
         }
         let origin = self.origin(row as u32);
         let born = self.keyed.next_born();

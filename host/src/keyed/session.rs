@@ -143,6 +143,15 @@ impl Session {
         }
     }
 
+    /// The time that bounds go by: an entry counts until what is seen has passed it, whatever the time of the row that
+    /// needs its place (X8).
+    pub(super) fn quota_clock(&self, row: usize) -> i64 {
+        match self.keyed.settings.expires_by {
+            ExpiresBy::Now => self.begin.now,
+            _ => self.begin.seen.get(row).map_or(NONE_YET, |seen| seen.time),
+        }
+    }
+
     pub(super) fn refuse(&mut self, row: usize, clock: i64) -> Refusal {
         self.full_at = Some(row as u32);
         self.keyed.full = Some(clock);
@@ -197,7 +206,7 @@ impl Session {
         if self.keyed.settings.max_bytes.is_none() {
             return Ok(());
         }
-        let clock = self.clock(0);
+        let clock = self.quota_clock(0);
         let live = self.keyed.quota.live(clock);
         // Only bytes: the number was decided when the entry was made.
         if self.keyed.quota.fits(Sum { count: 0, ..live }, Sum::default()) {
@@ -220,8 +229,8 @@ impl Session {
         if self.rows() < 2 || !self.keyed.quota.is_bound() {
             return Ok(());
         }
-        let clocks = (0..self.rows()).map(|row| self.clock(row));
-        let (first, last) = clocks.fold((i64::MAX, NONE_YET), |(a, b), clock| (a.min(clock), b.max(clock)));
+        let first = (0..self.rows()).map(|row| self.quota_clock(row)).min().unwrap_or(NONE_YET);
+        let last = (0..self.rows()).map(|row| self.clock(row)).max().unwrap_or(NONE_YET);
         let live = self.keyed.quota.live(first);
         let mut more = Sum::default();
         let mut new = std::collections::BTreeSet::new();
@@ -233,7 +242,7 @@ impl Session {
             }
             more.bytes += GUESS + self.row_bytes(row);
             if more.count > 0 && !self.keyed.quota.fits(live, more) {
-                return Err(self.refuse(row as usize, self.clock(row as usize)));
+                return Err(self.refuse(row as usize, self.quota_clock(row as usize)));
             }
         }
         Ok(())
@@ -355,7 +364,7 @@ impl State for Session {
                 continue;
             }
             let one = self.rows() < 2;
-            let clock = self.clock(0);
+            let clock = self.quota_clock(0);
             if one && self.keyed.quota.is_bound() {
                 let live = self.keyed.quota.live(clock);
                 if !self.keyed.quota.fits(live, Sum { count: 1, bytes: 0 }) {
