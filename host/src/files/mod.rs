@@ -7,6 +7,7 @@
 pub mod dead_letter;
 pub mod desk;
 pub mod envelope;
+pub mod filling;
 pub mod frame;
 pub mod identity;
 pub mod json;
