@@ -17,7 +17,18 @@ pub fn run() -> Result<()> {
     )?;
     steps::say("tamis run examples/clicks/pipeline.yaml (the first click per address, page and hour)");
     let mut tamis = cargo();
-    tamis.args(["run", "--quiet", "-p", "tamis", "--bin", "tamis", "--", "run", "examples/clicks/pipeline.yaml"]);
+    tamis.args([
+        "run",
+        "--quiet",
+        "-p",
+        "tamis",
+        "--bin",
+        "tamis",
+        "--",
+        "--quiet",
+        "run",
+        "examples/clicks/pipeline.yaml",
+    ]);
     let output = tamis.stderr(Stdio::inherit()).output().context("cannot start tamis")?;
     if !output.status.success() {
         bail!("the example did not run ({})", output.status);
