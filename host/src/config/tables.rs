@@ -1,12 +1,9 @@
-//! The mappings of the pipeline file (pipeline-file sections 3, 5 to 7, 11, 12, 14.1); sources and sinks
-//! stand in `ends.rs`.
+//! The mappings of the pipeline file (pipeline-file sections 3 to 7, 10 to 12, 14.1).
 
-use super::ends::{SINK_FORMS, SOURCES};
 use super::table::Default::{Depends, Is, None as Nothing, Required};
 use super::table::{Kind, Member, Sign, Table};
 
-/// One line of a table.
-pub const fn member(name: &'static str, kind: Kind, default: super::table::Default, doc: &'static str) -> Member {
+const fn member(name: &'static str, kind: Kind, default: super::table::Default, doc: &'static str) -> Member {
     Member { name, kind, default, doc }
 }
 
@@ -38,15 +35,122 @@ pub static ENCODE: Table = Table {
     doc: "Documents to bytes; a record that no stage changed leaves as it came.",
     short: None,
     members: &[
-        member(
-            "key",
-            Kind::Map(&USES),
-            Depends("as decoded; `json` for a key that a stage made"),
-            "Codec of record keys.",
-        ),
+        member("key", Kind::Map(&USES), Depends("as decoded; `json` for a key that a stage made"), "Codec of record keys."),
         member("value", Kind::Map(&USES), Depends("as decoded"), "Codec of record values."),
     ],
 };
+
+const FORMATS: Kind = Kind::Choice(&["lines", "json", "csv", "envelope"]);
+
+/// `source.file`.
+pub static FILE_SOURCE: Table = Table {
+    name: "`source.file`",
+    doc: "Files; each is one partition.",
+    short: Some("path"),
+    members: &[
+        member("path", Kind::Many(&Kind::Text), Required, "A path, a glob, or a list; a glob in the order of names."),
+        member("format", FORMATS, Is("json"), "How bytes become records."),
+        member("follow", Kind::Bool, Is("false"), "Wait for more at the end: unbounded input."),
+        member("topic", Kind::Text, Depends("the file's name"), "What `topic` says in paths and positions."),
+    ],
+};
+
+/// `source.stdin`.
+pub static STDIN: Table = Table {
+    name: "`source.stdin`",
+    doc: "Standard input; one partition.",
+    short: None,
+    members: &[
+        member("format", FORMATS, Is("json"), "How bytes become records."),
+        member("topic", Kind::Text, Is("stdin"), "What `topic` says in paths and positions."),
+    ],
+};
+
+static KAFKA_SOURCE: Table = Table {
+    name: "`source.kafka`",
+    doc: "Kafka topics.",
+    short: Some("topics"),
+    members: &[
+        member("topics", Kind::Many(&Kind::Text), Required, "Topics to read."),
+        member("brokers", Kind::Text, Depends("`bootstrap.servers` of `properties`"), "Short for that setting."),
+        member("group", Kind::Text, Depends("the pipeline's name"), "Consumer group."),
+        member(
+            "start",
+            Kind::Either(&[Kind::Choice(&["earliest", "latest"]), Kind::Instant]),
+            Is("earliest"),
+            "Where to begin without a committed position.",
+        ),
+        member(
+            "until",
+            Kind::Either(&[Kind::Choice(&["end"]), Kind::Instant]),
+            Nothing,
+            "Bounded input: stop at the end offsets seen at the start, or at an instant.",
+        ),
+        member("isolation", Kind::Choice(&["read_committed", "read_uncommitted"]), Is("read_committed"), "Which records are read."),
+        member("lost", Kind::Choice(&["fail", "skip"]), Is("fail"), "Records that retention removed before they were read."),
+        member("properties", Kind::FreeMap, Is("{}"), "Client settings under librdkafka names."),
+    ],
+};
+
+/// What `source` may be.
+pub static SOURCES: [Member; 3] = [
+    member("kafka", Kind::Map(&KAFKA_SOURCE), Nothing, "Kafka topics."),
+    member("file", Kind::Map(&FILE_SOURCE), Nothing, "Files."),
+    member("stdin", Kind::Map(&STDIN), Nothing, "Standard input."),
+];
+
+static CREATE: Table = Table {
+    name: "`create`",
+    doc: "Make the topic if it is missing.",
+    short: None,
+    members: &[
+        member("partitions", Kind::Integer(1), Nothing, "Number of partitions."),
+        member("replication", Kind::Integer(1), Nothing, "Number of copies."),
+        member("config", Kind::FreeMap, Nothing, "Settings of the topic."),
+    ],
+};
+
+static KAFKA_SINK: Table = Table {
+    name: "`sink.kafka`",
+    doc: "A Kafka topic.",
+    short: Some("topic"),
+    members: &[
+        member("topic", Kind::Text, Required, "Topic to write."),
+        member("brokers", Kind::Text, Depends("those of the source"), "Short for `bootstrap.servers`."),
+        member("delivery", Kind::Choice(&["exactly-once", "at-least-once"]), Is("exactly-once"), "Promise of the whole pipeline."),
+        member("create", Kind::Map(&CREATE), Nothing, "Make the topic if it is missing."),
+        member("timestamp", Kind::Choice(&["record", "event"]), Is("record"), "Timestamp of what is written."),
+        member("properties", Kind::FreeMap, Is("{}"), "Client settings under librdkafka names."),
+    ],
+};
+
+/// `sink.file`.
+pub static FILE_SINK: Table = Table {
+    name: "`sink.file`",
+    doc: "A file that is appended to.",
+    short: Some("path"),
+    members: &[
+        member("path", Kind::Text, Required, "Where; what an unfinished run left is cut back to the last commit."),
+        member("format", FORMATS, Depends("`json`; `envelope` for routes and dead letters"), "How records become bytes."),
+    ],
+};
+
+/// `sink.stdout`.
+pub static STDOUT: Table = Table {
+    name: "`sink.stdout`",
+    doc: "Standard output; data only.",
+    short: None,
+    members: &[member("format", FORMATS, Depends("`json`; `envelope` for routes and dead letters"), "How records become bytes.")],
+};
+
+/// What `sink`, a route and the dead letter may be.
+pub static SINKS: [Member; 3] = [
+    member("kafka", Kind::Map(&KAFKA_SINK), Nothing, "A Kafka topic."),
+    member("file", Kind::Map(&FILE_SINK), Nothing, "A file."),
+    member("stdout", Kind::Map(&STDOUT), Nothing, "Standard output."),
+];
+
+const SINK: Kind = Kind::OneOf(&SINKS, &["stdout"]);
 
 /// `time`.
 pub static TIME: Table = Table {
@@ -56,37 +160,12 @@ pub static TIME: Table = Table {
     members: &[
         member("field", Kind::Path, Is("timestamp"), "Where event time is."),
         member("unit", Kind::Choice(&["s", "ms", "us", "ns"]), Is("ms"), "Unit of numbers."),
-        member(
-            "min",
-            Kind::Instant,
-            Depends("1970 for `timestamp`, none for other fields"),
-            "Below it a time is invalid.",
-        ),
-        member(
-            "max_future",
-            Kind::Duration(Sign::Positive),
-            Nothing,
-            "Further ahead of processing time it is invalid.",
-        ),
-        member(
-            "invalid",
-            Kind::Choice(&["dlq", "fail", "timestamp"]),
-            Is("dlq"),
-            "What happens to an invalid time: dead letter, stop, or the record's timestamp instead.",
-        ),
+        member("min", Kind::Instant, Depends("1970 for `timestamp`, none for other fields"), "Below it a time is invalid."),
+        member("max_future", Kind::Duration(Sign::Positive), Nothing, "Further ahead of processing time it is invalid."),
+        member("invalid", Kind::Choice(&["dlq", "fail", "timestamp"]), Is("dlq"), "What happens to an invalid time: dead letter, stop, or the record's timestamp instead."),
         member("delay", Kind::Duration(Sign::NotNegative), Is("0s"), "Greatest expected disorder."),
-        member(
-            "idle",
-            Kind::Duration(Sign::Positive),
-            Nothing,
-            "Processing time after which a silent partition no longer holds the watermark.",
-        ),
-        member(
-            "max_drift",
-            Kind::Duration(Sign::Positive),
-            Nothing,
-            "Pause a partition that is further ahead of the slowest.",
-        ),
+        member("idle", Kind::Duration(Sign::Positive), Nothing, "Processing time after which a silent partition no longer holds the watermark."),
+        member("max_drift", Kind::Duration(Sign::Positive), Nothing, "Pause a partition that is further ahead of the slowest."),
         member("manual", Kind::Bool, Is("false"), "Tests only: watermarks come from `watermark:` steps alone."),
     ],
 };
@@ -98,12 +177,7 @@ static PART: Table = Table {
     members: &[
         member("field", Kind::Path, Required, "What it names."),
         member("name", Kind::Text, Depends("the last step of the path"), "Its name in upsert keys."),
-        member(
-            "as",
-            Kind::Choice(&["bytes", "text", "int", "decimal", "boolean"]),
-            Is("bytes"),
-            "How header bytes are read.",
-        ),
+        member("as", Kind::Choice(&["bytes", "text", "int", "decimal", "boolean"]), Is("bytes"), "How header bytes are read."),
     ],
 };
 
@@ -124,12 +198,7 @@ pub static KEY: Table = Table {
             Depends("`pass` for append, `dlq` for upsert and retract"),
             "Every part is null or missing: let it through without state; dead letter; treat as a key; count; stop.",
         ),
-        member(
-            "missing",
-            Kind::Choice(&["as-null", "distinct"]),
-            Is("as-null"),
-            "A missing part equals null, or is a value of its own.",
-        ),
+        member("missing", Kind::Choice(&["as-null", "distinct"]), Is("as-null"), "A missing part equals null, or is a value of its own."),
         member("numbers", Kind::Choice(&["exact", "typed"]), Is("exact"), "Compare by value, or by type and value."),
         member("normalize", Kind::Choice(&["nfc", "nfkc"]), Nothing, "Unicode normalisation of the copy used as key."),
         member("casefold", Kind::Bool, Is("false"), "Full Unicode case folding of the copy used as key."),
@@ -142,18 +211,8 @@ static RETENTION: Table = Table {
     short: Some("for"),
     members: &[
         member("for", Kind::Duration(Sign::Any), Required, "How long; `0s` is never."),
-        member(
-            "clock",
-            Kind::Choice(&["event", "processing"]),
-            Depends("the stage's clock; ingestion counts as event"),
-            "What ages it.",
-        ),
-        member(
-            "refresh",
-            Kind::Choice(&["create", "access"]),
-            Is("create"),
-            "Counted from the kept record, or from any record of the key.",
-        ),
+        member("clock", Kind::Choice(&["event", "processing"]), Depends("the stage's clock; ingestion counts as event"), "What ages it."),
+        member("refresh", Kind::Choice(&["create", "access"]), Is("create"), "Counted from the kept record, or from any record of the key."),
     ],
 };
 
@@ -181,12 +240,7 @@ pub static STAGE: Table = Table {
     short: None,
     members: &[
         member("uses", Kind::Guest, Required, "Name of a guest, `name@1.2`, or `./file.wasm`."),
-        member(
-            "id",
-            Kind::Id,
-            Depends("the guest's name, `-2`, `-3` ... if taken"),
-            "Label in metrics, errors, state and tests.",
-        ),
+        member("id", Kind::Id, Depends("the guest's name, `-2`, `-3` ... if taken"), "Label in metrics, errors, state and tests."),
         member("key", Kind::Map(&KEY), Depends("required for keyed stages"), "What the stage keeps its state by."),
         member("scope", Kind::Choice(&["global", "partition", "stream"]), Is("global"), "Among which records."),
         member("state", Kind::Map(&BOUNDS), Nothing, "Retention and bounds."),
@@ -201,8 +255,8 @@ static ROUTES: Table = Table {
     doc: "Where late records and duplicates go.",
     short: None,
     members: &[
-        member("late", SINK_FORMS, Nothing, "Records that came after what they belong to was final."),
-        member("duplicates", SINK_FORMS, Nothing, "Records that lost."),
+        member("late", SINK, Nothing, "Records that came after what they belong to was final."),
+        member("duplicates", SINK, Nothing, "Records that lost."),
     ],
 };
 
@@ -222,13 +276,8 @@ pub static ERRORS: Table = Table {
     doc: "Tolerance, dead letters, retries.",
     short: None,
     members: &[
-        member("dead_letter", SINK_FORMS, Nothing, "Where failed records go: original bytes, the reason in headers."),
-        member(
-            "tolerance",
-            Kind::Choice(&["none", "all"]),
-            Depends("`all` if there is a dead letter, else `none`"),
-            "`none`: the first failed record stops the pipeline.",
-        ),
+        member("dead_letter", SINK, Nothing, "Where failed records go: original bytes, the reason in headers."),
+        member("tolerance", Kind::Choice(&["none", "all"]), Depends("`all` if there is a dead letter, else `none`"), "`none`: the first failed record stops the pipeline."),
         member("retry", Kind::Map(&RETRY), Is("{}"), "For failures that may pass."),
         member("log", Kind::Bool, Is("true"), "Log each failure, repeated ones with a count."),
         member("include_values", Kind::Bool, Is("false"), "Put values into logs."),
@@ -276,18 +325,8 @@ pub static STATE: Table = Table {
     doc: "Where keyed state lives.",
     short: Some("store"),
     members: &[
-        member(
-            "store",
-            Kind::Choice(&["durable", "memory"]),
-            Is("durable"),
-            "`memory`: lost on a crash, flushed as partial on a stop.",
-        ),
-        member(
-            "dir",
-            Kind::Text,
-            Depends("the platform's state directory, below it the pipeline's name"),
-            "Checkpoints and journal.",
-        ),
+        member("store", Kind::Choice(&["durable", "memory"]), Is("durable"), "`memory`: lost on a crash, flushed as partial on a stop."),
+        member("dir", Kind::Text, Depends("the platform's state directory, below it the pipeline's name"), "Checkpoints and journal."),
         member("checkpoint", Kind::Duration(Sign::Positive), Is("1m"), "Time between checkpoints."),
         member("quota", Kind::Size { zero: false }, Is("4GiB"), "All stages together, on disk."),
         member("changelog", Kind::Map(&CHANGELOG), Is("{}"), "Kafka: changelog topics."),
@@ -321,12 +360,7 @@ pub static TEST: Table = Table {
         member("scope", Kind::Free, Nothing, "Replaces the stage's; null removes it."),
         member("state", Kind::Free, Nothing, "Replaces the stage's; null removes it."),
         member("time", Kind::Free, Nothing, "Replaces members of the file's `time`; null removes one."),
-        member(
-            "stage",
-            Kind::Id,
-            Depends("the first `dedup` stage, else the only stage"),
-            "Which stage the members above and `counters` speak of.",
-        ),
+        member("stage", Kind::Id, Depends("the first `dedup` stage, else the only stage"), "Which stage the members above and `counters` speak of."),
         member("from", Kind::Id, Depends("the first stage"), "Run only from this stage."),
         member("to", Kind::Id, Depends("the last stage"), "Run only to this stage."),
         member("match", Kind::Choice(&["exact", "contains"]), Is("exact"), "`contains`: others may come between."),
@@ -340,12 +374,7 @@ pub static TEST: Table = Table {
         member("refused", Kind::Text, Nothing, "The plan is refused, with this code among its reasons."),
         member("warns", Kind::List(&Kind::Text), Nothing, "Warnings that must be among those of the plan."),
         member("stops", Kind::Text, Nothing, "The pipeline stops with this failure after these rows."),
-        member(
-            "needs",
-            Kind::Many(&Kind::Text),
-            Nothing,
-            "Cannot be shown offline; skipped unless the harness has it.",
-        ),
+        member("needs", Kind::Many(&Kind::Text), Nothing, "Cannot be shown offline; skipped unless the harness has it."),
     ],
 };
 
@@ -356,12 +385,7 @@ pub static FILE: Table = Table {
     short: None,
     members: &[
         member("version", Kind::Integer(1), Required, "Format of this file: 1."),
-        member(
-            "name",
-            Kind::Name,
-            Depends("the file's name without extension"),
-            "Names consumer group, state, metrics.",
-        ),
+        member("name", Kind::Name, Depends("the file's name without extension"), "Names consumer group, state, metrics."),
         member("description", Kind::Text, Nothing, "Free text."),
         member("labels", Kind::FreeMap, Is("{}"), "Free; never interpreted."),
         member("source", Kind::OneOf(&SOURCES, &["stdin"]), Is("stdin"), "Where records come from."),
@@ -369,7 +393,7 @@ pub static FILE: Table = Table {
         member("time", Kind::Map(&TIME), Is("timestamp"), "Event time and watermarks."),
         member("stages", Kind::List(&Kind::Map(&STAGE)), Is("[]"), "The stages, in order."),
         member("encode", Kind::Map(&ENCODE), Nothing, "Documents to bytes."),
-        member("sink", SINK_FORMS, Depends("`stdout`; required for a Kafka source"), "Where the output goes."),
+        member("sink", SINK, Depends("`stdout`; required for a Kafka source"), "Where the output goes."),
         member("routes", Kind::Map(&ROUTES), Nothing, "Where late records and duplicates go."),
         member("errors", Kind::Map(&ERRORS), Is("{}"), "Tolerance, dead letters, retries."),
         member("limits", Kind::Map(&LIMITS), Is("{}"), "What one call, one batch, one guest may use."),

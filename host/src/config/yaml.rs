@@ -1,9 +1,6 @@
 //! Text to nodes: YAML 1.2 with the core schema, JSON as a part of it; aliases followed, variables put in, duplicate
 //! keys refused. Everything that is wrong is reported, but what is no YAML at all ends the reading.
 
-// An error ends the reading of the file, so its size costs nothing.
-#![allow(clippy::result_large_err)]
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,11 +19,7 @@ const NODES: usize = 4_000_000;
 const BYTES: usize = 64 << 20;
 
 /// Reads one document. On success also the warnings (W-QUOTED); else all errors, with the warnings among them.
-pub fn parse(
-    text: &str,
-    file: Option<&Arc<Path>>,
-    environment: Environment<'_>,
-) -> Result<(Node, Vec<Diagnostic>), Vec<Diagnostic>> {
+pub fn parse(text: &str, file: Option<&Arc<Path>>, environment: Environment<'_>) -> Result<(Node, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut reader = Reader {
         events: Parser::new_from_str(text),
         places: Places::new(text),
@@ -73,12 +66,7 @@ impl Places {
 
     fn span(&self, start: Marker, end: Marker) -> Span {
         let from = self.byte(start.index());
-        Span {
-            line: start.line() as u32,
-            column: start.col() as u32 + 1,
-            start: from,
-            end: self.byte(end.index()).max(from),
-        }
+        Span { line: start.line() as u32, column: start.col() as u32 + 1, start: from, end: self.byte(end.index()).max(from) }
     }
 }
 
@@ -164,11 +152,7 @@ impl<'a> Reader<'a> {
     fn count(&mut self, nodes: usize, span: Span) -> Result<(), Diagnostic> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > NODES {
-            return Err(Diagnostic::error(
-                "P-SYNTAX",
-                span,
-                format!("more than {NODES} values, aliases counted as what they stand for"),
-            ));
+            return Err(Diagnostic::error("P-SYNTAX", span, format!("more than {NODES} values, aliases counted as what they stand for")));
         }
         Ok(())
     }
@@ -212,12 +196,8 @@ impl<'a> Reader<'a> {
             if let Some(first) = names.get(&name) {
                 let line = first.line;
                 self.findings.push(
-                    Diagnostic::error(
-                        "P-UNKNOWN",
-                        at,
-                        format!("`{name}` stands here a second time; the first is in line {line}"),
-                    )
-                    .help("keep one of the two"),
+                    Diagnostic::error("P-UNKNOWN", at, format!("`{name}` stands here a second time; the first is in line {line}"))
+                        .help("keep one of the two"),
                 );
                 continue;
             }

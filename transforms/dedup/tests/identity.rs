@@ -1,6 +1,10 @@
 //! Properties that hold for any stream.
 
-use crate::harness::{Given, counter, record, stage};
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod harness;
+
+use harness::{Given, counter, record, stage};
 use serde_json::{Value, json};
 use tamis_guest::kit::{Line, Random};
 
@@ -80,7 +84,7 @@ fn records_in_are_first_images_and_losers_and_replaced_and_late() {
     assert!(tried > 150, "{tried}");
 }
 
-fn refused(test: &crate::harness::Test) -> bool {
+fn refused(test: &harness::Test) -> bool {
     <tamis_dedup::Dedup as tamis_guest::Keyed>::check(&test.params, &test.context).is_refused()
 }
 
