@@ -13,7 +13,9 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
     // OUT_DIR is TARGET/PROFILE/build/PACKAGE/out.
     let target = out.ancestors().nth(4).context("OUT_DIR is too short")?;
-    for path in ["guest-sdk/src", "guest-sdk/wit", "guest-sdk/build", "guest-sdk/Cargo.toml", "Cargo.toml", "Cargo.lock"] {
+    for path in
+        ["guest-sdk/src", "guest-sdk/wit", "guest-sdk/build", "guest-sdk/Cargo.toml", "Cargo.toml", "Cargo.lock"]
+    {
         println!("cargo::rerun-if-changed={}", root.join(path).display());
     }
     for name in BUNDLED {

@@ -1,10 +1,10 @@
 //! Integration tests: one binary, one module per area.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod bad_input;
 mod cases;
 mod configs;
 mod engine;
-mod bad_input;
 mod examples;
 mod kill;
 mod model;

@@ -44,7 +44,8 @@ impl Decoded {
     /// One cell, as the host will read it; for tests.
     pub fn cell<'a>(&'a self, payloads: &'a Column, column: usize, row: usize) -> Cell<'a> {
         let Some(column) = self.columns.get(column) else { return Cell::MISSING };
-        let (Some(&kind), Some(&[from, length])) = (column.kinds.get(row), column.spans.as_chunks::<2>().0.get(row)) else {
+        let (Some(&kind), Some(&[from, length])) = (column.kinds.get(row), column.spans.as_chunks::<2>().0.get(row))
+        else {
             return Cell::MISSING;
         };
         let (from, length) = (from as usize, length as usize);

@@ -10,7 +10,7 @@ use crate::codec::Codec;
 use crate::driver::{Driver, FAILED};
 use crate::failure::RowFailure;
 use crate::key::{Key, KeyCell};
-use crate::keyed::{Dues, Keyed, Outcome, StateCalls, Stamps, View};
+use crate::keyed::{Dues, Keyed, Outcome, Stamps, StateCalls, View};
 use crate::log_panics;
 use crate::out::Out;
 use crate::row::Batch;
@@ -42,10 +42,12 @@ macro_rules! key {
             }
             $crate::bindings::key::export_key!(Export);
         };
-        $crate::__natively!(fn open(params: &str) {
-            let opened = $crate::__private::OpenKey::<$guest>::open(params);
-            let _ = opened.map(|(mut key, _)| key.keys(&[]));
-        });
+        $crate::__natively!(
+            fn open(params: &str) {
+                let opened = $crate::__private::OpenKey::<$guest>::open(params);
+                let _ = opened.map(|(mut key, _)| key.keys(&[]));
+            }
+        );
     };
 }
 
@@ -94,9 +96,11 @@ macro_rules! codec {
             }
             $crate::bindings::codec::export_codec!(Export);
         };
-        $crate::__natively!(fn open(params: &str) {
-            let _ = $crate::__private::open_codec::<$guest>(params, &[]);
-        });
+        $crate::__natively!(
+            fn open(params: &str) {
+                let _ = $crate::__private::open_codec::<$guest>(params, &[]);
+            }
+        );
     };
 }
 
@@ -128,9 +132,11 @@ macro_rules! __stage {
             }
             $crate::bindings::stage::export_stage!(Export);
         };
-        $crate::__natively!(fn open(params: &str) {
-            let _ = <$opened>::open(params, params);
-        });
+        $crate::__natively!(
+            fn open(params: &str) {
+                let _ = <$opened>::open(params, params);
+            }
+        );
     };
 }
 

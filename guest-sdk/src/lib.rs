@@ -36,7 +36,7 @@ pub use codec::{Codec, Decoded, DecodedColumn};
 pub use export::__private;
 pub use failure::Failure;
 pub use key::{Key, KeyCell};
-pub use keyed::{Dues, Entries, ExpiresBy, Keyed, Outcome, Output, Slot, StateCalls, Stamps, View};
+pub use keyed::{Dues, Entries, ExpiresBy, Keyed, Outcome, Output, Slot, Stamps, StateCalls, View};
 pub use out::{Kind, Out, Verdict, Window};
 pub use row::{Batch, END, NEVER, NONE_YET, Row, Stamp};
 pub use serde_json::Value;

@@ -148,13 +148,7 @@ impl Chain {
     }
 
     /// Sends a stamped batch through the stages from `at` on, depth first, so that memory stays bounded.
-    pub fn pass(
-        &mut self,
-        at: usize,
-        batch: Batch,
-        task: &mut Passing<'_>,
-        out: &mut dyn Out,
-    ) -> Result<(), Stop> {
+    pub fn pass(&mut self, at: usize, batch: Batch, task: &mut Passing<'_>, out: &mut dyn Out) -> Result<(), Stop> {
         let mut input = Some(batch);
         while let Some(batch) = input {
             let Some(stage) = self.stages.get_mut(at) else {
@@ -192,10 +186,24 @@ impl Chain {
         for (at, row) in batch.rows.iter().enumerate() {
             match failed.peek() {
                 Some((row_number, failure)) if *row_number as usize == at => {
-                    out.emit(Emit { route: Route::DeadLetter, batch: &batch, row, added: &[], failure: Some(failure), cause: batch.cause(at) });
+                    out.emit(Emit {
+                        route: Route::DeadLetter,
+                        batch: &batch,
+                        row,
+                        added: &[],
+                        failure: Some(failure),
+                        cause: batch.cause(at),
+                    });
                     failed.next();
                 }
-                _ => out.emit(Emit { route: Route::Main, batch: &batch, row, added: &[], failure: None, cause: batch.cause(at) }),
+                _ => out.emit(Emit {
+                    route: Route::Main,
+                    batch: &batch,
+                    row,
+                    added: &[],
+                    failure: None,
+                    cause: batch.cause(at),
+                }),
             }
         }
         Ok(())

@@ -154,11 +154,7 @@ fn other_cell<'a>(
         ColumnRef::Position => {
             room.clear();
             if let Some(input) = env.inputs.get(usize::from(row.origin.input)) {
-                key::canonical(
-                    Cell { kind: kind::TEXT, bytes: input.topic.as_bytes() },
-                    &Comparison::default(),
-                    room,
-                );
+                key::canonical(Cell { kind: kind::TEXT, bytes: input.topic.as_bytes() }, &Comparison::default(), room);
                 room.extend_from_slice(&input.partition.to_le_bytes());
             }
             room.extend_from_slice(&row.origin.epoch.to_le_bytes());
@@ -213,9 +209,18 @@ pub struct KeyMaker {
 
 enum Form {
     /// In configured order; `order` is that of the expression texts, in which the state has them (K1).
-    Parts { parts: Vec<(Read, ReadAs, bool)>, order: Vec<usize> },
-    Whole { field: Option<usize>, except: Vec<Vec<Step>> },
-    Guest { guest: Box<Guest>, reads: Vec<Read> },
+    Parts {
+        parts: Vec<(Read, ReadAs, bool)>,
+        order: Vec<usize>,
+    },
+    Whole {
+        field: Option<usize>,
+        except: Vec<Vec<Step>>,
+    },
+    Guest {
+        guest: Box<Guest>,
+        reads: Vec<Read>,
+    },
 }
 
 impl KeyMaker {
@@ -389,10 +394,12 @@ fn write_parts(
     let cell_of = |part: usize, room: &mut Vec<u8>| -> (u8, Vec<u8>) {
         let cell = columns.get(part).map_or(Cell::MISSING, |column| column.cell(row));
         match parts.get(part) {
-            Some((_, read_as, true)) if cell.kind == kind::BYTES => match key::read_header(cell.bytes, *read_as, room) {
-                Ok(read) => (read.kind, read.bytes.to_vec()),
-                Err(_) => (kind::NULL, Vec::new()),
-            },
+            Some((_, read_as, true)) if cell.kind == kind::BYTES => {
+                match key::read_header(cell.bytes, *read_as, room) {
+                    Ok(read) => (read.kind, read.bytes.to_vec()),
+                    Err(_) => (kind::NULL, Vec::new()),
+                }
+            }
             _ => (cell.kind, cell.bytes.to_vec()),
         }
     };

@@ -6,8 +6,8 @@ use crate::batch::{Batch, Cell, Column, Field, Payload, Span, kind};
 use crate::chain::{Failure, Stop, payloads};
 use crate::columns::Env;
 use crate::config::path::Step;
-use crate::guest::call::{Decoded, Fault};
 use crate::config::pipeline::Limits;
+use crate::guest::call::{Decoded, Fault};
 use crate::guest::{Guest, Opening};
 use crate::plan::{Coder, Plan};
 
@@ -225,10 +225,8 @@ fn look_up(cell: Cell<'_>, steps: &[Step], arena: &mut Vec<u8>) -> Found {
     if steps.is_empty() {
         return Found::Inside(cell.kind, 0, cell.bytes.len() as u32);
     }
-    let node = (cell.kind >= kind::ARRAY)
-        .then(|| Doc::unchecked(cell.bytes).ok())
-        .flatten()
-        .and_then(|doc| doc.find(steps));
+    let node =
+        (cell.kind >= kind::ARRAY).then(|| Doc::unchecked(cell.bytes).ok()).flatten().and_then(|doc| doc.find(steps));
     match node {
         None => Found::Inside(kind::MISSING, 0, 0),
         Some(node) => {

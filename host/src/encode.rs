@@ -2,8 +2,8 @@
 
 use crate::batch::{Batch, Column, Payload, Span, kind};
 use crate::chain::{Failure, Stop};
-use crate::guest::call::Fault;
 use crate::config::pipeline::Limits;
+use crate::guest::call::Fault;
 use crate::guest::{Guest, Opening};
 use crate::plan::{Coder, Plan};
 

@@ -39,7 +39,12 @@ impl TimeOf {
     }
 
     /// Event and ingestion time of a row, ns, where they are evaluated; or why the record is invalid (T2).
-    pub(crate) fn of(&self, row: &crate::batch::Row, cell: crate::batch::Cell<'_>, now: i64) -> Result<(i64, i64), &'static str> {
+    pub(crate) fn of(
+        &self,
+        row: &crate::batch::Row,
+        cell: crate::batch::Cell<'_>,
+        now: i64,
+    ) -> Result<(i64, i64), &'static str> {
         let recorded = (row.timestamp != NONE_YET).then(|| row.timestamp.checked_mul(MILLI)).flatten();
         let ingestion = match self.ingestion {
             false => NONE_YET,

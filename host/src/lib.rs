@@ -2,8 +2,8 @@
 
 pub mod batch;
 pub mod bundled;
-pub mod checkpoint;
 pub mod chain;
+pub mod checkpoint;
 pub mod cli;
 pub mod columns;
 pub mod config;
@@ -18,9 +18,9 @@ pub mod instant;
 pub mod key;
 pub mod keyed;
 pub mod outcome;
-mod routed;
 pub mod plan;
 pub mod portion;
+mod routed;
 pub mod script;
 pub mod stage;
 pub mod task;

@@ -14,8 +14,8 @@ use crate::guest::call::Outcome;
 use crate::keyed::Finished;
 use crate::plan::{BoundsFormat, Clock, ColumnRef, OutputKind, WindowBounds};
 use crate::stage::Stage;
-use crate::value::{Write, set_path};
 use crate::time::{NONE_YET, Stamp};
+use crate::value::{Write, set_path};
 
 /// What became of a batch.
 #[derive(Default)]
@@ -105,7 +105,14 @@ impl Assembly<'_> {
                 4 => {
                     if self.wants_duplicates {
                         let added = self.duplicate_of(row, duplicate, batch);
-                        out.emit(Emit { route: Route::Duplicates, batch, row: record, added: &added, failure: None, cause });
+                        out.emit(Emit {
+                            route: Route::Duplicates,
+                            batch,
+                            row: record,
+                            added: &added,
+                            failure: None,
+                            cause,
+                        });
                     }
                     duplicate += 1;
                     self.count_redelivered(row, record, done);
@@ -114,7 +121,14 @@ impl Assembly<'_> {
                     let mark = self.seen(batch, at).time.div_euclid(1_000_000);
                     let added = [("tamis.watermark".to_owned(), Some(mark.to_string().into_bytes()))];
                     let why = self.stage.failure("late", "below the watermark".to_owned(), 2);
-                    out.emit(Emit { route: Route::Late, batch, row: record, added: &added, failure: Some(&why), cause });
+                    out.emit(Emit {
+                        route: Route::Late,
+                        batch,
+                        row: record,
+                        added: &added,
+                        failure: Some(&why),
+                        cause,
+                    });
                 }
                 128.. => {
                     let name = self.stage.routes.get(usize::from(verdict - 128).wrapping_sub(1));

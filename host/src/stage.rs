@@ -11,7 +11,7 @@ use crate::config::path::{Path, Root};
 use crate::config::pipeline::{Limits, NullKey, Overflow};
 use crate::guest::call::{Call, Fault, Outcome, Stamps};
 use crate::guest::{Guest, Opening, Shape};
-use crate::keyed::{self, Begin, Blamed, Finished, Keyed, Kept, Session};
+use crate::keyed::{self, Begin, Blamed, Finished, Kept, Keyed, Session};
 use crate::outcome;
 use crate::plan::{Clock, ColumnRef, ExpiresBy, OutputKind, Plan, Planned, Traits};
 use crate::portion::{Portion, join, processing};
@@ -79,8 +79,7 @@ pub struct Output {
 impl Stage {
     /// Opens the guest of a stage; its instance is made when it is first called.
     pub fn open(planned: &Planned, plan: &Plan, env: &Env<'_>, limits: Limits) -> Stage {
-        let opening =
-            Opening::Transform { params: planned.params.to_string(), context: planned.context.to_string() };
+        let opening = Opening::Transform { params: planned.params.to_string(), context: planned.context.to_string() };
         let whole = env.field(&Path { root: Root::Value, steps: Vec::new() });
         let bounds = plan.pipeline.stages.iter().find(|stage| stage.id == planned.id);
         Stage {
@@ -378,8 +377,7 @@ impl Stage {
         out: &mut dyn Out,
     ) -> outcome::Done {
         let null_key = self.null_key;
-        outcome::Assembly { stage: self, answer, rows, keys, finished, env, wants_duplicates, null_key }
-            .run(batch, out)
+        outcome::Assembly { stage: self, answer, rows, keys, finished, env, wants_duplicates, null_key }.run(batch, out)
     }
 
     /// Dead-letters the row, or the entry, that is left.

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Origin, Track};
 use crate::chain::{Chain, Emit, Failure, Out, Passing, Route, Stop};
-pub use crate::columns::Input;
 use crate::columns::Env;
+pub use crate::columns::Input;
 use crate::config::pipeline::{InvalidTime, NullKey};
-use crate::format;
 use crate::event_time::TimeOf;
+use crate::format;
 use crate::in_order::InOrder;
 use crate::keyed::{Keyed, Mark};
 use crate::plan::{Clock as StageClock, Plan};
@@ -417,13 +417,7 @@ impl Task {
     }
 
     /// Something happened other than records; `now` is processing time.
-    pub fn event(
-        &mut self,
-        chain: &mut Chain,
-        event: InputEvent,
-        now: i64,
-        out: &mut dyn Out,
-    ) -> Result<(), Stop> {
+    pub fn event(&mut self, chain: &mut Chain, event: InputEvent, now: i64, out: &mut dyn Out) -> Result<(), Stop> {
         self.clock(chain, now, out)?;
         match event {
             InputEvent::Clock => Ok(()),
@@ -516,8 +510,8 @@ impl Task {
     }
 
     fn timer(&self, input: usize, idle: i64) -> Option<i64> {
-        let runs = self.marker.activity.get(input) == Some(&Activity::Active)
-            && self.blocked.get(input) == Some(&false);
+        let runs =
+            self.marker.activity.get(input) == Some(&Activity::Active) && self.blocked.get(input) == Some(&false);
         runs.then(|| self.heard.get(input).map(|heard| heard.saturating_add(idle))).flatten()
     }
 

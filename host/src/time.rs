@@ -109,9 +109,7 @@ impl Clock {
     /// Recomputes the combined watermark after an input changed; it never goes back.
     pub fn combine(&mut self, activity: &[Activity]) {
         let floor = self.time;
-        let of = |wanted: Activity| {
-            self.own.iter().zip(activity).enumerate().filter(move |(_, (_, a))| **a == wanted)
-        };
+        let of = |wanted: Activity| self.own.iter().zip(activity).enumerate().filter(move |(_, (_, a))| **a == wanted);
         let active = of(Activity::Active).map(|(i, (own, _))| Stamp { time: (*own).max(floor), input: i as u16 }).min();
         let combined = active.or_else(|| {
             let idle = of(Activity::Idle).map(|(_, (own, _))| *own).max()?;

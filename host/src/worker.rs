@@ -52,13 +52,7 @@ pub trait Outbox: Out {
     /// From now on results are of scopes that are still open (R10).
     fn partial(&mut self);
     /// Makes output, state and positions durable.
-    fn commit(
-        &mut self,
-        plan: &Plan,
-        tasks: &mut [&mut Task],
-        source: Position,
-        kind: Commit,
-    ) -> Result<(), Trouble>;
+    fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: Position, kind: Commit) -> Result<(), Trouble>;
     /// Something the operator should know.
     fn note(&mut self, text: &str);
 }
@@ -291,9 +285,11 @@ impl<'a> Worker<'a> {
         let new: Vec<Input> = inputs.get(self.places.len()..).unwrap_or_default().to_vec();
         let now = self.inbox.now();
         for input in new {
-            let known = self.tasks.iter().enumerate().find_map(|(at, running)| {
-                running.task.input(&input.topic, input.partition).map(|own| (at, own))
-            });
+            let known = self
+                .tasks
+                .iter()
+                .enumerate()
+                .find_map(|(at, running)| running.task.input(&input.topic, input.partition).map(|own| (at, own)));
             let place = known.unwrap_or_else(|| match self.tasks.first_mut() {
                 Some(running) if self.plan.one_task => {
                     let own = running.task.join(input, now);
@@ -420,7 +416,14 @@ impl<'a> Worker<'a> {
             digest: None,
         };
         let batch = &polling.batch;
-        self.outbox.emit(Emit { route: Route::DeadLetter, batch, row: &row, added: &[], failure: Some(&failure), cause: row.arrival });
+        self.outbox.emit(Emit {
+            route: Route::DeadLetter,
+            batch,
+            row: &row,
+            added: &[],
+            failure: Some(&failure),
+            cause: row.arrival,
+        });
         if self.outbox.refused().is_some() {
             self.outbox.undo(0);
             let input = running.inputs.get(usize::from(own)).cloned();

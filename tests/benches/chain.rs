@@ -98,7 +98,9 @@ pub struct Guests {
 
 impl Guests {
     pub fn new(library: &Library, stages: &str) -> Guests {
-        let text = format!("version: 1\nname: bench\nsource: {{ file: in.jsonl }}\nsink: {{ file: out.jsonl }}\nerrors: {{ dead_letter: {{ file: dead.jsonl }} }}\n{stages}");
+        let text = format!(
+            "version: 1\nname: bench\nsource: {{ file: in.jsonl }}\nsink: {{ file: out.jsonl }}\nerrors: {{ dead_letter: {{ file: dead.jsonl }} }}\n{stages}"
+        );
         let pipeline = tamis::config::read(&text, None, &|_| None).expect("the pipeline of the benchmark is sound");
         let plan = Arc::new(plan(&pipeline, library, &Conditions::of(&pipeline, Some(1))).expect("it can be planned"));
         let chain = Chain::open(&plan, true);
@@ -151,7 +153,8 @@ impl Native {
             }
             let begin = Begin { batch, rows: (0..ROWS as u32).collect(), keys, end: Stamp::START, ..Begin::default() };
             let mut session: Session = self.keyed.take().expect("it came back").session(begin);
-            let new = tamis::guest::call::State::seen(&mut session, 0, &[tamis::time::NEVER], &[], false).expect("no bound");
+            let new =
+                tamis::guest::call::State::seen(&mut session, 0, &[tamis::time::NEVER], &[], false).expect("no bound");
             let finished = session.finish();
             self.keyed = Some(finished.keyed);
             for (row, new) in new.iter().enumerate() {
@@ -194,7 +197,8 @@ pub fn p1() {
     let (ours, theirs) = duel(
         11,
         |round| {
-            let (input, mut out) = (batches(100 + round, |t| t), Forward { bytes: Vec::with_capacity(records * 200), rows: 0 });
+            let (input, mut out) =
+                (batches(100 + round, |t| t), Forward { bytes: Vec::with_capacity(records * 200), rows: 0 });
             let time = guests.run(input, &mut out);
             assert_eq!(out.rows, records * 3 / 4, "three in four are new");
             (time, records)
@@ -250,7 +254,10 @@ pub fn p1b() {
         times.push(guests.run(input, &mut Forward::default()).as_nanos() as f64 / records as f64);
     }
     let ours = crate::median(&mut times);
-    println!("P1b   {:<58} {ours:>8.1}ns {:>10} {:>8}  no native build of this mode yet", "first by event time, on close, 5 s, 1 in 10 out of order", "-", "-");
+    println!(
+        "P1b   {:<58} {ours:>8.1}ns {:>10} {:>8}  no native build of this mode yet",
+        "first by event time, on close, 5 s, 1 in 10 out of order", "-", "-"
+    );
 }
 
 pub fn p6() {
@@ -263,8 +270,20 @@ pub fn p6() {
         let mut guests = Guests::new(&library, P1);
         guests.run(batches(0, |t| t).into_iter().take(1).collect(), &mut Forward::default())
     });
-    println!("P6    {:<58} {:>8.0}ms {:>10} {:>8}  <= 2 s", "plan and first batch, guests to be compiled", cold.as_secs_f64() * 1e3, "-", "-");
-    println!("P6    {:<58} {:>8.0}ms {:>10} {:>8}  <= 150 ms", "plan and first batch, guests compiled", warm.as_secs_f64() * 1e3, "-", "-");
+    println!(
+        "P6    {:<58} {:>8.0}ms {:>10} {:>8}  <= 2 s",
+        "plan and first batch, guests to be compiled",
+        cold.as_secs_f64() * 1e3,
+        "-",
+        "-"
+    );
+    println!(
+        "P6    {:<58} {:>8.0}ms {:>10} {:>8}  <= 150 ms",
+        "plan and first batch, guests compiled",
+        warm.as_secs_f64() * 1e3,
+        "-",
+        "-"
+    );
 }
 
 pub fn p8() {
@@ -284,7 +303,10 @@ pub fn p8() {
 
 pub fn p9() {
     let library = library();
-    let mut guests = Guests::new(&library, "stages:\n  - uses: mask\n    id: hide\n    with: { fields: [value.ua], text: \"***\" }\n");
+    let mut guests = Guests::new(
+        &library,
+        "stages:\n  - uses: mask\n    id: hide\n    with: { fields: [value.ua], text: \"***\" }\n",
+    );
     let records = BATCHES * ROWS;
     let (ours, theirs) = duel(
         7,
@@ -296,7 +318,8 @@ pub fn p9() {
                 for (column, _) in &input {
                     for row in 0..ROWS {
                         let (from, to) = (column.offsets[row] as usize, column.offsets[row + 1] as usize);
-                        let mut value: serde_json::Value = serde_json::from_slice(&column.data[from..to]).expect("it is JSON");
+                        let mut value: serde_json::Value =
+                            serde_json::from_slice(&column.data[from..to]).expect("it is JSON");
                         value["ua"] = "***".into();
                         serde_json::to_writer(&mut out, &value).expect("it can be written");
                     }

@@ -42,7 +42,11 @@ pub fn report(id: &str, what: &str, ours: f64, baseline: f64, target: &str) {
 
 /// Median nanoseconds a record of two jobs that take turns. Each gets the number of the round and gives the time it
 /// took for so many records.
-pub fn duel(rounds: usize, mut ours: impl FnMut(usize) -> (Duration, usize), mut theirs: impl FnMut(usize) -> (Duration, usize)) -> (f64, f64) {
+pub fn duel(
+    rounds: usize,
+    mut ours: impl FnMut(usize) -> (Duration, usize),
+    mut theirs: impl FnMut(usize) -> (Duration, usize),
+) -> (f64, f64) {
     let per = |(time, records): (Duration, usize)| time.as_nanos() as f64 / records as f64;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {

@@ -10,7 +10,9 @@ use tamis::time::{NEVER, Stamp};
 const ROWS: usize = 1024;
 
 fn keys(from: u64) -> Vec<u128> {
-    let mix = |n: u64| u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n.wrapping_mul(0xc2b2_ae3d_27d4_eb4f) ^ n);
+    let mix = |n: u64| {
+        u128::from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(n.wrapping_mul(0xc2b2_ae3d_27d4_eb4f) ^ n)
+    };
     (from..from + ROWS as u64).map(mix).collect()
 }
 
@@ -48,7 +50,11 @@ pub fn p5() {
     let bytes = (resident() - before) / done as f64;
     println!("P5    {:<58} {bytes:>8.1} B {:>10} {:>8}  <= 46 bytes", "resident bytes a key, 10 M keys", "-", "-");
     let (first, last) = (costs.first().copied().unwrap_or(1.0), costs.last().copied().unwrap_or(1.0));
-    println!("P5    {:<58} {last:>8.1}ns {first:>8.1}ns {:>8.2}  first 2 M against last 2 M", "insert of a new key", first / last);
+    println!(
+        "P5    {:<58} {last:>8.1}ns {first:>8.1}ns {:>8.2}  first 2 M against last 2 M",
+        "insert of a new key",
+        first / last
+    );
 }
 
 /// Closing a million keys at once, at most 4,096 wakes a call.
@@ -87,5 +93,11 @@ pub fn p10() {
             break;
         }
     }
-    println!("P10   {:<58} {:>8.1}ms {:>8.0}ns {:>8}  <= 100 ms; ns a key", "closing 1 M keys: longest call", worst as f64 / 1e6, all as f64 / closed as f64, "-");
+    println!(
+        "P10   {:<58} {:>8.1}ms {:>8.0}ns {:>8}  <= 100 ms; ns a key",
+        "closing 1 M keys: longest call",
+        worst as f64 / 1e6,
+        all as f64 / closed as f64,
+        "-"
+    );
 }

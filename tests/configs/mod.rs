@@ -47,7 +47,8 @@ fn findings(file: &Path, library: &Library) -> Vec<Diagnostic> {
 /// Compares with the expectations in the file; `all`: warnings count, too.
 fn check(file: &Path, library: &Library, all: bool) -> Result<(), String> {
     let text = std::fs::read_to_string(file).unwrap();
-    let wanted = |prefix: &str| text.lines().filter_map(|l| l.strip_prefix(prefix)).map(str::to_string).collect::<Vec<_>>();
+    let wanted =
+        |prefix: &str| text.lines().filter_map(|l| l.strip_prefix(prefix)).map(str::to_string).collect::<Vec<_>>();
     let mut expected = wanted("# expect: ");
     expected.extend(wanted("# warns: "));
     let mut found = findings(file, library);
@@ -115,7 +116,20 @@ fn the_schema_agrees_with_the_check() {
             panic!("{}: {why}", file.display());
         }
     }
-    let seen = ["misspelt-section", "misspelt-parameter", "misspelt-word", "no-version", "unit-missing", "unit-missing-in-guest", "wrong-type", "yes-is-text", "path-without-root", "two-sources", "bare-file-name", "parameter-beside"];
+    let seen = [
+        "misspelt-section",
+        "misspelt-parameter",
+        "misspelt-word",
+        "no-version",
+        "unit-missing",
+        "unit-missing-in-guest",
+        "wrong-type",
+        "yes-is-text",
+        "path-without-root",
+        "two-sources",
+        "bare-file-name",
+        "parameter-beside",
+    ];
     for name in seen {
         let file = folder("invalid").join(format!("{name}.yaml"));
         assert!(schema_check::check(&json(&file).unwrap(), &schema).is_err(), "{name}");

@@ -68,8 +68,7 @@ fn the_quick_way_of_the_users_example_works() {
         format!("{}\n", line["value"])
     });
     folder.write("users.jsonl", values.collect::<String>());
-    let mut command =
-        folder.command(&["dedup", "--from", "users.jsonl", "--to", "unique.jsonl", "--key", "user_id"]);
+    let mut command = folder.command(&["dedup", "--from", "users.jsonl", "--to", "unique.jsonl", "--key", "user_id"]);
     assert!(command.stderr(Stdio::null()).status().unwrap().success());
     assert_eq!(folder.read("unique.jsonl").lines().count(), 8);
 }

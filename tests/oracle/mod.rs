@@ -17,7 +17,8 @@ fn every_legal_cell_does_what_the_rules_say() {
     let mut named = Vec::new();
     for (number, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.code(true).is_ok()) {
         let seeds = (0..STREAMS).map(|stream| number as u64 * 1000 + stream);
-        let text: String = scripts::HEAD.to_string() + &seeds.map(|seed| scripts::test(*cell, seed)).collect::<String>();
+        let text: String =
+            scripts::HEAD.to_string() + &seeds.map(|seed| scripts::test(*cell, seed)).collect::<String>();
         crate::cases::passes(&cell.name(), &text);
         named.push(cell.name());
     }

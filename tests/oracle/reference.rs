@@ -223,8 +223,7 @@ impl Reference {
         if self.set.cell.window != Window::None {
             return self.stands() >= at;
         }
-        let active: Vec<usize> =
-            (0..self.set.partitions).filter(|&q| self.activity[q] == Activity::Active).collect();
+        let active: Vec<usize> = (0..self.set.partitions).filter(|&q| self.activity[q] == Activity::Active).collect();
         if active.is_empty() {
             return at <= self.watermark;
         }
@@ -248,7 +247,9 @@ impl Reference {
                 };
             let time = |entry: &Entry| if unread { 0 } else { entry.time };
             let mut due: Vec<_> = waits
-                .map(|(scope, e)| (self.final_at(scope, e).unwrap_or(END), time(e), e.kept.p, e.kept.o, scope.1, scope.0))
+                .map(|(scope, e)| {
+                    (self.final_at(scope, e).unwrap_or(END), time(e), e.kept.p, e.kept.o, scope.1, scope.0)
+                })
                 .collect();
             due.sort_unstable();
             for (.., start, key) in due {
@@ -295,8 +296,8 @@ impl Reference {
             Window::Tumbling { size, offset } => {
                 let start = (self.time_of(record) - offset).div_euclid(size) * size + offset;
                 let scope = (record.key, start);
-                let closed = self.set.cell.clock != Clock::Processing
-                    && self.watermark >= start + size + self.set.lateness;
+                let closed =
+                    self.set.cell.clock != Clock::Processing && self.watermark >= start + size + self.set.lateness;
                 if closed {
                     self.count("late_window_assignments");
                     return self.late(record);
@@ -388,8 +389,7 @@ impl Reference {
         };
         // FA, FE: what left is never corrected.
         let left = self.set.code == Code::FA || (self.set.code == Code::Final && entry.written);
-        let wins = !left
-            && if again { self.wins_again(record, entry) } else { self.wins(record, entry) };
+        let wins = !left && if again { self.wins_again(record, entry) } else { self.wins(record, entry) };
         let (kept, written, same) = (entry.kept.clone(), entry.written, entry.kept.v == record.v);
         if !wins {
             if again && (kept.p, kept.o) == (record.p, record.o) {

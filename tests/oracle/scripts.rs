@@ -39,7 +39,11 @@ pub fn settings(cell: Cell, dice: &mut Dice) -> Settings {
         cell,
         code,
         lateness: if windowed && cell.clock != Clock::Processing { dice.one_of(&[0, 0, 3, 7]) } else { 0 },
-        late: if cell.upsert { dice.one_of(&[Late::Route, Late::Drop]) } else { dice.one_of(&[Late::Route, Late::Route, Late::Drop, Late::Pass]) },
+        late: if cell.upsert {
+            dice.one_of(&[Late::Route, Late::Drop])
+        } else {
+            dice.one_of(&[Late::Route, Late::Route, Late::Drop, Late::Pass])
+        },
         null_key: if cell.upsert {
             dice.one_of(&[NullKey::Dlq, NullKey::Group, NullKey::Drop])
         } else {
@@ -252,7 +256,8 @@ fn write_settings(line: &mut String, set: &Settings) {
     let _ = writeln!(line, "    time: {{ delay: {}ms{idle} }}", set.delay);
     let mut state = Vec::new();
     if let Some(r) = set.retention {
-        let (clock, refresh) = (if r.processing { "processing" } else { "event" }, if r.access { "access" } else { "create" });
+        let (clock, refresh) =
+            (if r.processing { "processing" } else { "event" }, if r.access { "access" } else { "create" });
         state.push(format!("retention: {{ for: {}ms, clock: {clock}, refresh: {refresh} }}", r.length));
     }
     if let Some(most) = set.max_entries {
@@ -310,7 +315,11 @@ fn row(out: &Out, set: &Settings) -> String {
         }
     }
     let to_output = matches!(out.tag, Tag::Put | Tag::Tomb);
-    if set.cell.upsert && to_output && out.window.is_none_or(|_| !matches!(set.cell.window, Window::Tumbling { .. })) && record.key.is_none() {
+    if set.cell.upsert
+        && to_output
+        && out.window.is_none_or(|_| !matches!(set.cell.window, Window::Tumbling { .. }))
+        && record.key.is_none()
+    {
         output_key = "{ key: null }".into();
     }
     format!("{tag}{{ key: {output_key}{}, p: {}, o: {}{}{more} }}", value(record), record.p, record.o, time(record))

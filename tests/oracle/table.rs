@@ -122,6 +122,7 @@ impl Cell {
             Window::Horizon { .. } => "horizon",
         };
         let output = if self.upsert { "upsert" } else { "append" };
-        format!("{window}, {:?}, {:?}, {:?}, {output}, {:?}", self.keep, self.clock, self.order, self.emit).to_lowercase()
+        format!("{window}, {:?}, {:?}, {:?}, {output}, {:?}", self.keep, self.clock, self.order, self.emit)
+            .to_lowercase()
     }
 }

@@ -59,9 +59,8 @@ fn one_module_owns_each_library() {
 
 #[test]
 fn the_core_does_no_io_and_reads_no_clock() {
-    let core = [
-        "time", "batch", "key", "columns", "keyed", "stage", "outcome", "chain", "decode", "encode", "task", "plan",
-    ];
+    let core =
+        ["time", "batch", "key", "columns", "keyed", "stage", "outcome", "chain", "decode", "encode", "task", "plan"];
     for (file, text) in files("host/src") {
         let name = file.trim_start_matches("host/src/");
         let module = name.split(['/', '.']).next().unwrap();

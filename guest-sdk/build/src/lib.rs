@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn a_number_takes_as_many_bytes_as_it_needs() {
-        for (n, bytes) in [(0, &[0u8][..]), (127, &[0x7f]), (128, &[0x80, 1]), (300, &[0xac, 2]), (16384, &[0x80, 0x80, 1])] {
+        for (n, bytes) in
+            [(0, &[0u8][..]), (127, &[0x7f]), (128, &[0x80, 1]), (300, &[0xac, 2]), (16384, &[0x80, 0x80, 1])]
+        {
             let mut out = Vec::new();
             leb(&mut out, n);
             assert_eq!(out, bytes, "{n}");

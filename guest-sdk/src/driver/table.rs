@@ -323,11 +323,7 @@ impl Table {
     /// Does wake `a` fire before wake `b`? Stamp, rank, order of setting, which is that of the numbers.
     fn before(&self, a: u32, b: u32) -> bool {
         let (left, right) = (&self.wakes[a as usize], &self.wakes[b as usize]);
-        left.at
-            .cmp(&right.at)
-            .then_with(|| self.rank(a).cmp(self.rank(b)))
-            .then(a.cmp(&b))
-            .is_lt()
+        left.at.cmp(&right.at).then_with(|| self.rank(a).cmp(self.rank(b))).then(a.cmp(&b)).is_lt()
     }
 
     fn push(&mut self, number: u32) {

@@ -2,7 +2,7 @@
 
 use super::table::{Image, NONE, Table, Value};
 use crate::cells::{Column, kind};
-use crate::keyed::{StateCalls, Stamps};
+use crate::keyed::{Stamps, StateCalls};
 use crate::row::NONE_YET;
 
 /// The lists of the pass, kept from call to call.

@@ -110,7 +110,8 @@ pub fn run<K: Keyed>(
         });
         let to = next.unwrap_or(count);
         // The input may end in a call of its own, or together with the last records.
-        let with_end = last || (to == count && !cutting.cuts.contains(&count) && stream.end_now == stream.records[from].now);
+        let with_end =
+            last || (to == count && !cutting.cuts.contains(&count) && stream.end_now == stream.records[from].now);
         let now = if last { stream.end_now } else { stream.records[from].now };
         let end = match (with_end, stream.processing) {
             (true, _) => stream.end,
@@ -182,7 +183,8 @@ impl<K: Keyed> Runner<'_, K> {
         let rows_where = |is: &dyn Fn(&super::Record) -> bool| -> Vec<u32> {
             (0..records.len() as u32).filter(|&row| is(&records[row as usize])).collect()
         };
-        let (tombstones, redelivered) = (rows_where(&|record| record.tombstone), rows_where(&|record| record.redelivered));
+        let (tombstones, redelivered) =
+            (rows_where(&|record| record.tombstone), rows_where(&|record| record.redelivered));
         let times: Vec<Stamp> = records.iter().map(|record| record.time).collect();
         let seen: Vec<Stamp> = records.iter().map(|record| record.seen).chain([end]).collect();
         let split = |stamps: &[Stamp]| -> (Vec<i64>, Vec<u16>) { stamps.iter().map(|s| (s.time, s.input)).unzip() };
@@ -236,7 +238,11 @@ fn read(outcome: &Outcome, session: &Session<'_>, run: &mut Run) {
                 route: byte(&output.routes, next),
                 window: window.map(|window| (window[0], window[1])),
                 wake: wake.map(|&time| Stamp { time, input: output.wakes.inputs.get(next).copied().unwrap_or(0) }),
-                cells: output.columns.iter().map(|column| (column.cell(next).kind, column.cell(next).bytes.to_vec())).collect(),
+                cells: output
+                    .columns
+                    .iter()
+                    .map(|column| (column.cell(next).kind, column.cell(next).bytes.to_vec()))
+                    .collect(),
             });
             next += 1;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::state::{Entry, Image, Mutant, State, Wake};
 use super::stream::Record;
 use crate::cells::{Cell, Column, kind};
-use crate::keyed::{Dues, Entries, StateCalls, Stamps, View};
+use crate::keyed::{Dues, Entries, Stamps, StateCalls, View};
 use crate::row::{NONE_YET, Stamp};
 
 /// One call.
@@ -91,7 +91,11 @@ impl StateCalls for Session<'_> {
         let mut answers = Vec::with_capacity(rows);
         for (row, record) in self.records.iter().enumerate() {
             let key = (record.key.clone(), space);
-            let reached = record.time.time.max(record.seen.time).max(if record.seen == Stamp::NONE_YET { self.now } else { NONE_YET });
+            let reached = record.time.time.max(record.seen.time).max(if record.seen == Stamp::NONE_YET {
+                self.now
+            } else {
+                NONE_YET
+            });
             let was = self.state.marks.get(&key).copied().filter(|&expires| expires > reached);
             let until = if expires.len() == 1 { expires[0] } else { expires[row] };
             if clears.contains(&(row as u32)) {

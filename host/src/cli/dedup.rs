@@ -204,8 +204,24 @@ mod tests {
     fn settings_are_written_as_in_the_file() {
         check(
             &[
-                "--from", "-", "--to", "-", "--key", "id", "--keep", "last", "--window", "tumbling: 1h", "--order", "a,b",
-                "--output", "upsert", "--scope", "partition", "--time", "ts",
+                "--from",
+                "-",
+                "--to",
+                "-",
+                "--key",
+                "id",
+                "--keep",
+                "last",
+                "--window",
+                "tumbling: 1h",
+                "--order",
+                "a,b",
+                "--output",
+                "upsert",
+                "--scope",
+                "partition",
+                "--time",
+                "ts",
             ],
             "source: stdin\ntime: value.ts\nstages:\n  - uses: dedup\n    id: dedup\n    key: [value.id]\n    \
              scope: partition\n    with: { keep: last, window: { tumbling: 1h }, order: [value.a, value.b], output: upsert }\n\

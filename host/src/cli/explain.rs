@@ -40,7 +40,8 @@ fn text_of(entry: &Entry) -> String {
         Some(b'W') => "warning",
         _ => "refused",
     };
-    let mut text = format!("{}  {kind}: {}\n\n{}\n\nThe way out:\n", entry.code, entry.when, wrapped(entry.reason, 100));
+    let mut text =
+        format!("{}  {kind}: {}\n\n{}\n\nThe way out:\n", entry.code, entry.when, wrapped(entry.reason, 100));
     for way in entry.ways {
         text.push_str(&format!("  - {way}\n"));
     }

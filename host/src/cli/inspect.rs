@@ -44,7 +44,9 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
         module.size().div_ceil(1024),
         loading.as_millis(),
     );
-    text.push_str("limits   1s a call and 1 ms a row, 64MiB memory, 8MiB output, 64KiB log (`limits` of the pipeline)\n");
+    text.push_str(
+        "limits   1s a call and 1 ms a row, 64MiB memory, 8MiB output, 64KiB log (`limits` of the pipeline)\n",
+    );
     text.push_str(&parameters(&manifest.params));
     let result = json!({
         "name": manifest.name, "version": manifest.version, "about": manifest.about, "world": world, "imports": imports,
@@ -68,7 +70,8 @@ fn parameters(schema: &Value) -> String {
     let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty()) else {
         return "\nparameters: none\n".to_string();
     };
-    let required: Vec<&str> = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let width = properties.keys().map(String::len).max().unwrap_or(0);
     let mut text = "\nparameters\n".to_string();
     for (name, property) in properties {
@@ -90,7 +93,11 @@ fn forms(schema: &Value) -> String {
         return choices.iter().map(forms).collect::<Vec<_>>().join(" | ");
     }
     if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-        return words.iter().map(|w| w.as_str().map_or_else(|| w.to_string(), str::to_string)).collect::<Vec<_>>().join(" | ");
+        return words
+            .iter()
+            .map(|w| w.as_str().map_or_else(|| w.to_string(), str::to_string))
+            .collect::<Vec<_>>()
+            .join(" | ");
     }
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or("anything");
     match (kind, schema.get("format").and_then(Value::as_str)) {
@@ -98,7 +105,13 @@ fn forms(schema: &Value) -> String {
         ("string", None) => "text".to_string(),
         ("array", _) => format!("list of {}", schema.get("items").map_or_else(|| "anything".to_string(), forms)),
         ("object", _) => {
-            let names: Vec<&str> = schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(n, _)| n.as_str()).collect();
+            let names: Vec<&str> = schema
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .map(|(n, _)| n.as_str())
+                .collect();
             format!("{{ {} }}", names.join(", "))
         }
         (kind, _) => kind.to_string(),

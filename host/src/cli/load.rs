@@ -28,7 +28,8 @@ pub fn library(session: &Session) -> Result<Library, Failure> {
 fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let named = |name: &str| environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = named("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| {
-        named("HOME").map(|home| if cfg!(target_os = "macos") { home.join("Library/Caches") } else { home.join(".cache") })
+        named("HOME")
+            .map(|home| if cfg!(target_os = "macos") { home.join("Library/Caches") } else { home.join(".cache") })
     });
     base.map(|base| base.join("tamis").join("modules"))
 }
@@ -51,7 +52,8 @@ pub fn text(session: &mut Session, file: &Path) -> Result<(Arc<Path>, Arc<str>),
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::invalid(format!("{} is not UTF-8: byte {at} begins no character", file.display())).help("a pipeline file is text")
+        Failure::invalid(format!("{} is not UTF-8: byte {at} begins no character", file.display()))
+            .help("a pipeline file is text")
     })?;
     let name: Arc<Path> = if file == Path::new("-") { Arc::from(Path::new("<stdin>")) } else { Arc::from(file) };
     let text: Arc<str> = Arc::from(text.strip_prefix('\u{feff}').unwrap_or(&text));
@@ -134,7 +136,8 @@ fn walk(folder: &Path, all: &mut Vec<PathBuf>, depth: usize) {
         if path.is_dir() && !hidden && depth < 16 {
             walk(&path, all, depth + 1);
         } else if path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
-            let is_pipeline = std::fs::read_to_string(&path).is_ok_and(|t| t.lines().any(|l| l.starts_with("version:")));
+            let is_pipeline =
+                std::fs::read_to_string(&path).is_ok_and(|t| t.lines().any(|l| l.starts_with("version:")));
             if is_pipeline {
                 all.push(path);
             }

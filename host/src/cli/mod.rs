@@ -95,7 +95,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>, environment: BTreeMap<Str
 fn usage(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
-    Failure::invalid(first.strip_prefix("error: ").unwrap_or(first)).help("`tamis --help` shows the verbs, `tamis VERB --help` its arguments")
+    Failure::invalid(first.strip_prefix("error: ").unwrap_or(first))
+        .help("`tamis --help` shows the verbs, `tamis VERB --help` its arguments")
 }
 
 fn session(cli: &Cli, environment: BTreeMap<String, String>) -> Session {

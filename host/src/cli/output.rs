@@ -215,9 +215,7 @@ pub fn envelope(command: &str, outcome: &Result<Reply, Failure>) -> Value {
 
 /// A finding in `--json`.
 pub fn finding(diagnostic: &Diagnostic) -> Value {
-    let span = diagnostic.span.map(
-        |s| json!({"line": s.line, "column": s.column, "start": s.start, "end": s.end}),
-    );
+    let span = diagnostic.span.map(|s| json!({"line": s.line, "column": s.column, "start": s.start, "end": s.end}));
     json!({
         "severity": diagnostic.severity.word(),
         "code": diagnostic.code,
@@ -232,7 +230,10 @@ pub fn finding(diagnostic: &Diagnostic) -> Value {
 pub fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| -> Vec<char> {
-            let keep = c == '\n' || !(c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c));
+            let keep = c == '\n'
+                || !(c.is_control()
+                    || ('\u{202a}'..='\u{202e}').contains(&c)
+                    || ('\u{2066}'..='\u{2069}').contains(&c));
             if keep { vec![c] } else { c.escape_unicode().collect() }
         })
         .collect()

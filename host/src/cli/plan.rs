@@ -35,7 +35,13 @@ pub fn text(plan: &Plan) -> String {
     let mut text = to_yaml(&file(plan));
     text.push_str("\n# stages\n");
     for (i, planned) in plan.stages.iter().enumerate() {
-        text.push_str(&format!("# {}. {}: {}\n#    state: {}\n", i + 1, planned.id, sentence(plan, planned), state(plan, planned)));
+        text.push_str(&format!(
+            "# {}. {}: {}\n#    state: {}\n",
+            i + 1,
+            planned.id,
+            sentence(plan, planned),
+            state(plan, planned)
+        ));
     }
     if plan.stages.is_empty() {
         text.push_str("# none: records leave as they came\n");
@@ -44,7 +50,11 @@ pub fn text(plan: &Plan) -> String {
     text.push_str("\n# modules\n");
     for (role, module) in modules(plan) {
         let version = format!("{}@{}", module.name(), module.version());
-        text.push_str(&format!("# {version:<16} sha256:{}  {:>4} KiB  {role}\n", module.digest(), module.size().div_ceil(1024)));
+        text.push_str(&format!(
+            "# {version:<16} sha256:{}  {:>4} KiB  {role}\n",
+            module.digest(),
+            module.size().div_ceil(1024)
+        ));
     }
     text
 }
@@ -88,23 +98,41 @@ fn sentence(plan: &Plan, planned: &Planned) -> String {
     if let Some(key) = &planned.key {
         parts.push(match &key.key.form {
             KeyForm::Fields(paths) if paths.is_empty() => "all records are the same".to_string(),
-            KeyForm::Fields(paths) => format!("by {}", paths.iter().map(|p| p.path.to_string()).collect::<Vec<_>>().join(", ")),
+            KeyForm::Fields(paths) => {
+                format!("by {}", paths.iter().map(|p| p.path.to_string()).collect::<Vec<_>>().join(", "))
+            }
             KeyForm::Whole { root, except } if except.is_empty() => format!("by the whole {root}"),
             KeyForm::Whole { root, except } => {
-                format!("by the whole {root} without {}", except.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                format!(
+                    "by the whole {root} without {}",
+                    except.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                )
             }
             KeyForm::Guest(uses) => format!("by the key of {}", uses.name),
         });
     }
-    parts.extend(planned.params.as_object().into_iter().flatten().map(|(name, value)| format!("{name}: {}", flow(value))));
+    parts.extend(
+        planned.params.as_object().into_iter().flatten().map(|(name, value)| format!("{name}: {}", flow(value))),
+    );
     if planned.key.is_some() {
         let traits = &planned.traits;
         parts.push(match (traits.clock, traits.wants_time, traits.waits) {
             (_, false, _) => "at once".to_string(),
             (Clock::Processing, true, _) => "by the wall clock".to_string(),
             (clock, true, waits) => {
-                let clock = if clock == Clock::Event { format!("by event time in {}", plan.pipeline.time.field) } else { "by ingestion time".to_string() };
-                if waits { format!("{clock}, waiting for the watermark ({} behind)", values::print_duration(plan.pipeline.time.delay)) } else { clock }
+                let clock = if clock == Clock::Event {
+                    format!("by event time in {}", plan.pipeline.time.field)
+                } else {
+                    "by ingestion time".to_string()
+                };
+                if waits {
+                    format!(
+                        "{clock}, waiting for the watermark ({} behind)",
+                        values::print_duration(plan.pipeline.time.delay)
+                    )
+                } else {
+                    clock
+                }
             }
         });
         parts.push(match traits.output {

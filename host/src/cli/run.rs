@@ -134,11 +134,7 @@ fn lasts(pipeline: &Pipeline) -> bool {
     pipeline.state.durable && source && sink
 }
 
-fn open_journal(
-    session: &Session,
-    pipeline: &Pipeline,
-    base: &Path,
-) -> Result<(Journal, Option<Last>), Trouble> {
+fn open_journal(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<(Journal, Option<Last>), Trouble> {
     let folder = match &pipeline.state.dir {
         Some(dir) => base.join(dir),
         None => {
@@ -160,7 +156,9 @@ fn same_tasks(plan: &Plan, last: &Last) -> Result<(), Failure> {
     let several = last.tasks.iter().any(|(marker, _)| marker.inputs.len() > 1);
     if (plan.one_task && last.tasks.len() > 1) || (!plan.one_task && several) {
         let message = "the kept state was made under another `scope`: one state for all files, or one for each";
-        return Err(Failure::invalid(message).help("go back to the old scope").help("give the pipeline another `name`"));
+        return Err(Failure::invalid(message)
+            .help("go back to the old scope")
+            .help("give the pipeline another `name`"));
     }
     Ok(())
 }
@@ -213,7 +211,8 @@ fn work(ready: Ready, stop: Arc<AtomicBool>, talk: Talk) -> Result<Summary, Trou
     let restored = restore(&plan, &chain, last, desk.now());
     let before = Totals::of(&plan, restored.iter());
     let run = &plan.pipeline.run;
-    let pace = Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !plan.pipeline.state.durable };
+    let pace =
+        Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !plan.pipeline.state.durable };
     let mut worker = Worker::new(&mut chain, &mut desk, &mut ledger, pace, salt(), restored);
     let ended = worker.run();
     let after = Totals::of(&plan, worker.tasks());
@@ -281,9 +280,9 @@ fn failure(trouble: Trouble) -> Failure {
 
 fn stopped_by(ended: &Ended) -> Option<Failure> {
     let Ended::Failed { failure, position } = ended else { return None };
-    let at = position.as_ref().map_or(String::new(), |(input, offset)| {
-        format!(" at {}/{}/{offset}", input.topic, input.partition)
-    });
+    let at = position
+        .as_ref()
+        .map_or(String::new(), |(input, offset)| format!(" at {}/{}/{offset}", input.topic, input.partition));
     let message = format!("stopped{at}: {}: {}: {}", failure.stage, failure.code, failure.text);
     let mut failed = Failure::runtime(message);
     if position.is_some() {

@@ -24,16 +24,18 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let library = load::library(session)?;
     let files = load::expand(&args.files);
     if files.is_empty() {
-        return Err(Failure::invalid("there is no pipeline file there").help("a pipeline file ends in .yaml and has a `version`"));
+        return Err(Failure::invalid("there is no pipeline file there")
+            .help("a pipeline file ends in .yaml and has a `version`"));
     }
     let (mut text, mut results, mut findings, mut refused) = (String::new(), Vec::new(), Vec::new(), 0);
     let mut exit = Exit::Invalid;
     let mut first = None;
     for file in &files {
-        let outcome = load::plan(session, file, &library).and_then(|plan| match plan.findings.is_empty() || !args.strict {
-            true => Ok(plan),
-            false => Err(load::refused(file, plan.findings)),
-        });
+        let outcome =
+            load::plan(session, file, &library).and_then(|plan| match plan.findings.is_empty() || !args.strict {
+                true => Ok(plan),
+                false => Err(load::refused(file, plan.findings)),
+            });
         match outcome {
             Ok(plan) => {
                 let stages = count(plan.stages.len(), "stage");
@@ -58,7 +60,11 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
         return Err(Failure { exit, message, help, diagnostics: findings });
     }
     let warnings = findings.iter().filter(|f| f.severity == crate::config::diagnostic::Severity::Warning).count();
-    let summary = format!("{} valid, {}", if files.len() == 1 { "it is".to_string() } else { format!("{} are", count(files.len(), "file")) }, count(warnings, "warning"));
+    let summary = format!(
+        "{} valid, {}",
+        if files.len() == 1 { "it is".to_string() } else { format!("{} are", count(files.len(), "file")) },
+        count(warnings, "warning")
+    );
     let mut reply = Reply::new(text, json!({ "files": Value::Array(results) })).summary(summary);
     reply.diagnostics = findings;
     Ok(reply)

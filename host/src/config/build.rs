@@ -11,8 +11,8 @@ use super::keys;
 use super::node::Node;
 use super::path::Root;
 use super::pipeline::{
-    Bounds, Codecs, Encoders, Errors, Format, InvalidTime, Limits, OnError, Overflow, Pipeline, Retention, RetentionClock, Run, Scope,
-    Sink, Source, Stage, State, Time, Tolerance, Uses,
+    Bounds, Codecs, Encoders, Errors, Format, InvalidTime, Limits, OnError, Overflow, Pipeline, Retention,
+    RetentionClock, Run, Scope, Sink, Source, Stage, State, Time, Tolerance, Uses,
 };
 use super::section::Section;
 use super::table::Kind;
@@ -85,7 +85,9 @@ fn name_of(file: Option<&std::path::Path>) -> String {
 fn codec(section: Section<'_>, name: &str) -> Uses {
     match section.node(name) {
         Some(node) => uses(node),
-        None => Uses { name: section.text(name).unwrap_or_default(), with: json!({}), node: None, span: section.span(name) },
+        None => {
+            Uses { name: section.text(name).unwrap_or_default(), with: json!({}), node: None, span: section.span(name) }
+        }
     }
 }
 
@@ -115,11 +117,17 @@ fn format(section: Section<'_>, default: Format) -> Format {
 fn source(top: Section<'_>, decode: &Codecs, findings: &mut Vec<Diagnostic>) -> Source {
     let (form, node) = top.form("source").unwrap_or(("stdin", None));
     let section = Section::new(node, if form == "file" { &tables::FILE_SOURCE } else { &tables::STDIN });
-    if let Some(written) = section.node("format").filter(|n| form != "kafka" && n.as_text() == Some("json") && decode.value.name != "json") {
+    if let Some(written) =
+        section.node("format").filter(|n| form != "kafka" && n.as_text() == Some("json") && decode.value.name != "json")
+    {
         findings.push(
-            Diagnostic::error("P-VALUE", written.span, format!("`format: json` and `decode.value: {}` contradict each other", decode.value.name))
-                .help("write `format: lines`: one record a line, read by `decode.value`")
-                .help("or leave `decode.value` out"),
+            Diagnostic::error(
+                "P-VALUE",
+                written.span,
+                format!("`format: json` and `decode.value: {}` contradict each other", decode.value.name),
+            )
+            .help("write `format: lines`: one record a line, read by `decode.value`")
+            .help("or leave `decode.value` out"),
         );
     }
     match (form, node) {
@@ -128,7 +136,8 @@ fn source(top: Section<'_>, decode: &Codecs, findings: &mut Vec<Diagnostic>) -> 
             Source::Kafka(node.clone())
         }
         ("file", Some(_)) => {
-            let paths: Vec<String> = section.many("path").iter().filter_map(|n| n.as_text().map(str::to_string)).collect();
+            let paths: Vec<String> =
+                section.many("path").iter().filter_map(|n| n.as_text().map(str::to_string)).collect();
             if let (true, Some(empty)) = (paths.is_empty(), section.node("path")) {
                 findings.push(Diagnostic::error("P-VALUE", empty.span, "no file is named").help("name at least one"));
             }
@@ -163,9 +172,7 @@ fn owned_settings(node: &Node, findings: &mut Vec<Diagnostic>) {
 fn sink(section: Section<'_>, name: &str, default: Format) -> Option<Sink> {
     let (form, node) = section.form(name)?;
     match (form, node) {
-        ("kafka", Some(node)) => {
-            Some(Sink::Kafka(node.clone()))
-        }
+        ("kafka", Some(node)) => Some(Sink::Kafka(node.clone())),
         ("file", node) => {
             let section = Section::new(node, &tables::FILE_SINK);
             Some(Sink::File { path: PathBuf::from(section.text("path")?), format: format(section, default) })
@@ -180,7 +187,10 @@ pub fn time(node: Option<&Node>, findings: &mut Vec<Diagnostic>) -> Time {
     let field = section.path("field").unwrap_or_else(|| super::path::Path::whole(Root::Timestamp));
     let min = section.instant("min").or((field.root == Root::Timestamp).then_some(0));
     if let (Root::Position | Root::Topic, Some(node)) = (&field.root, section.node("field")) {
-        findings.push(Diagnostic::error("P-VALUE", node.span, format!("`{field}` is no time")).help("name a member of the value, a header, or `timestamp`"));
+        findings.push(
+            Diagnostic::error("P-VALUE", node.span, format!("`{field}` is no time"))
+                .help("name a member of the value, a header, or `timestamp`"),
+        );
     }
     Time {
         field,
@@ -213,8 +223,12 @@ fn stages(nodes: &[&Node], findings: &mut Vec<Diagnostic>) -> Vec<Stage> {
             let span = node.get("id").map_or(node.span, |n| n.span);
             let line = taken.node.get("id").map_or(0, |n| n.span.line);
             findings.push(
-                Diagnostic::error("P-VALUE", span, format!("the id `{}` is taken by the stage in line {line}", stage.id))
-                    .help("give it another one"),
+                Diagnostic::error(
+                    "P-VALUE",
+                    span,
+                    format!("the id `{}` is taken by the stage in line {line}", stage.id),
+                )
+                .help("give it another one"),
             );
         }
         stages.push(stage);

@@ -35,11 +35,17 @@ fn the_shortest_file_has_every_default() {
     assert!(matches!(p.sink, Sink::Stdout { format: Format::Json }));
     assert_eq!((p.decode.key.name.as_str(), p.decode.value.name.as_str()), ("string", "json"));
     assert_eq!((p.time.field.root.clone(), p.time.min, p.time.unit), (Root::Timestamp, Some(0), 1_000_000));
-    assert_eq!((p.limits.call, p.limits.memory, p.limits.output, p.limits.log), (1_000_000_000, 64 << 20, 8 << 20, 64 << 10));
+    assert_eq!(
+        (p.limits.call, p.limits.memory, p.limits.output, p.limits.log),
+        (1_000_000_000, 64 << 20, 8 << 20, 64 << 10)
+    );
     assert_eq!((p.limits.batch_rows, p.limits.batch_bytes, p.limits.batch_wait), (1024, 256 << 10, 5_000_000));
     assert_eq!((p.errors.retry_for, p.errors.retry_max_delay, p.errors.log), (300_000_000_000, 10_000_000_000, true));
     assert_eq!((p.state.durable, p.state.checkpoint, p.state.quota), (true, 60_000_000_000, 4 << 30));
-    assert_eq!((p.run.commit, p.run.stop, p.run.http.as_deref()), (200_000_000, 25_000_000_000, Some("127.0.0.1:8484")));
+    assert_eq!(
+        (p.run.commit, p.run.stop, p.run.http.as_deref()),
+        (200_000_000, 25_000_000_000, Some("127.0.0.1:8484"))
+    );
     assert_eq!(p.errors.tolerance, Tolerance::None);
 }
 
@@ -61,7 +67,9 @@ fn short_forms_stand_for_one_member() {
 
 #[test]
 fn keys_have_four_forms() {
-    let form = |key: &str| pipeline(&format!("version: 1\nstages: [{{ uses: dedup, key: {key} }}]")).stages.remove(0).key.unwrap();
+    let form = |key: &str| {
+        pipeline(&format!("version: 1\nstages: [{{ uses: dedup, key: {key} }}]")).stages.remove(0).key.unwrap()
+    };
     let names = |key: &str| match form(key).form {
         KeyForm::Fields(parts) => parts.iter().map(|p| format!("{}={}", p.name, p.path)).collect::<Vec<_>>().join(" "),
         other => format!("{other:?}"),
@@ -69,9 +77,12 @@ fn keys_have_four_forms() {
     assert_eq!(names("value.user.id"), "id=value.user.id");
     assert_eq!(names("[value.a, { field: headers.b, name: c, as: int }]"), "a=value.a c=headers.b");
     assert_eq!(names("[]"), "");
-    assert!(matches!(form("{ whole: value, except: value.ts }").form, KeyForm::Whole { except, .. } if except.len() == 1));
+    assert!(
+        matches!(form("{ whole: value, except: value.ts }").form, KeyForm::Whole { except, .. } if except.len() == 1)
+    );
     assert!(matches!(form("{ uses: ./k.wasm, with: { a: 1 } }").form, KeyForm::Guest(uses) if uses.with["a"] == 1));
-    let options = form("{ fields: value.a, null_key: group, missing: distinct, numbers: typed, normalize: nfc, casefold: true }");
+    let options =
+        form("{ fields: value.a, null_key: group, missing: distinct, numbers: typed, normalize: nfc, casefold: true }");
     assert!(options.missing_distinct && options.typed_numbers && options.casefold);
 }
 
@@ -86,7 +97,9 @@ fn keys_that_mean_nothing_are_refused() {
 
 #[test]
 fn ids_go_round_those_that_are_given() {
-    let p = pipeline("version: 1\nstages: [{ uses: mask }, { uses: mask, id: mask-2 }, { uses: mask }, { uses: ./my_guest.wasm }, { uses: mask@1.2 }]");
+    let p = pipeline(
+        "version: 1\nstages: [{ uses: mask }, { uses: mask, id: mask-2 }, { uses: mask }, { uses: ./my_guest.wasm }, { uses: mask@1.2 }]",
+    );
     let ids: Vec<&str> = p.stages.iter().map(|s| s.id.as_str()).collect();
     assert_eq!(ids, ["mask", "mask-2", "mask-3", "my-guest", "mask-4"]);
     check_error("version: 1\nstages: [{ uses: mask, id: a }, { uses: mask, id: a }]", "P-VALUE", 2, 51);
@@ -122,7 +135,9 @@ fn base() -> Pipeline {
 fn replacements_merge_parameters_and_replace_the_rest() {
     let p = base();
     assert_eq!(p.default_stage(), Some("dedup"));
-    let by = Replacements::of(&node("{ with: { keep: null, output: upsert }, key: [value.a], scope: null, state: null, time: { delay: 5s } }"));
+    let by = Replacements::of(&node(
+        "{ with: { keep: null, output: upsert }, key: [value.a], scope: null, state: null, time: { delay: 5s } }",
+    ));
     let replaced = p.replace(Some("dedup"), &by).unwrap();
     let stage = &replaced.stages[1];
     assert_eq!(stage.uses.with.to_string(), r#"{"window":{"tumbling":"1h"},"output":"upsert"}"#);
@@ -130,7 +145,8 @@ fn replacements_merge_parameters_and_replace_the_rest() {
     assert!(matches!(&stage.key.as_ref().unwrap().form, KeyForm::Fields(parts) if parts[0].name == "a"));
     assert_eq!((replaced.time.field.to_string().as_str(), replaced.time.delay), ("value.ts", 5_000_000_000));
     assert_eq!(replaced.stages[0].uses.with, p.stages[0].uses.with);
-    let again = replaced.replace(Some("dedup"), &Replacements::of(&node("{ time: { delay: null, field: null } }"))).unwrap();
+    let again =
+        replaced.replace(Some("dedup"), &Replacements::of(&node("{ time: { delay: null, field: null } }"))).unwrap();
     assert_eq!((again.time.field.to_string().as_str(), again.time.delay), ("timestamp", 0));
     let path = p.replace(None, &Replacements::of(&node("{ time: value.other }"))).unwrap();
     assert_eq!(path.time.field.to_string(), "value.other");
@@ -139,10 +155,15 @@ fn replacements_merge_parameters_and_replace_the_rest() {
 #[test]
 fn replacements_are_checked_as_the_file_is() {
     let codes = |text: &str| -> Vec<String> {
-        base().replace(Some("dedup"), &Replacements::of(&node(text))).map_or_else(|f| f.into_iter().map(|d| d.code).collect(), |_| Vec::new())
+        base()
+            .replace(Some("dedup"), &Replacements::of(&node(text)))
+            .map_or_else(|f| f.into_iter().map(|d| d.code).collect(), |_| Vec::new())
     };
     assert_eq!(codes("{ key: id }"), ["P-PATH"]);
     assert_eq!(codes("{ time: { delay: 5 }, scope: all }"), ["P-UNIT", "P-VALUE"]);
     assert_eq!(codes("{ state: { retention: -1h } }"), [""; 0]);
-    assert_eq!(base().replace(Some("nobody"), &Replacements::of(&node("{ key: value.a }"))).unwrap_err()[0].code, "P-VALUE");
+    assert_eq!(
+        base().replace(Some("nobody"), &Replacements::of(&node("{ key: value.a }"))).unwrap_err()[0].code,
+        "P-VALUE"
+    );
 }

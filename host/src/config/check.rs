@@ -37,7 +37,9 @@ pub fn check(node: &Node, kind: &Kind, what: &str, findings: &mut Vec<Diagnostic
         }
         Kind::Integer(least) => check_integer(node, *least, what, findings),
         Kind::Duration(sign) => {
-            if let Some(value) = with_unit(node, what, "a duration like `5s`", values::no_unit, values::duration, findings) {
+            if let Some(value) =
+                with_unit(node, what, "a duration like `5s`", values::no_unit, values::duration, findings)
+            {
                 check_sign(node, value, *sign, what, findings);
             }
         }
@@ -60,7 +62,10 @@ pub fn check(node: &Node, kind: &Kind, what: &str, findings: &mut Vec<Diagnostic
         Kind::Map(table) => check_map(node, table, what, findings),
         Kind::List(kind) => match node.as_list() {
             Some(items) => items.iter().for_each(|item| check(item, kind, what, findings)),
-            None => findings.push(wrong_type(node, what, "a list").help(format!("put it in brackets, or on lines that begin with `- `: `{what}:` is a list"))),
+            None => findings.push(
+                wrong_type(node, what, "a list")
+                    .help(format!("put it in brackets, or on lines that begin with `- `: `{what}:` is a list")),
+            ),
         },
         Kind::Many(kind) => match node.as_list() {
             Some(items) => items.iter().for_each(|item| check(item, kind, what, findings)),
@@ -100,7 +105,8 @@ fn check_map(node: &Node, table: &Table, what: &str, findings: &mut Vec<Diagnost
             _ if node.is_null() && table.members.iter().all(|m| !matches!(m.default, Default::Required)) => {}
             _ => {
                 let names: Vec<&str> = table.members.iter().map(|m| m.name).collect();
-                findings.push(wrong_type(node, what, "a mapping").help(format!("its members are: {}", names.join(", "))));
+                findings
+                    .push(wrong_type(node, what, "a mapping").help(format!("its members are: {}", names.join(", "))));
             }
         }
         return;
@@ -135,18 +141,28 @@ fn unknown(name: &str, span: Span, table: &Table) -> Diagnostic {
     }
     // What stands one level off is the most common mistake after misspelling.
     let elsewhere = match (table.name, name) {
-        ("a stage", "keep" | "window" | "order" | "output" | "emit" | "clock" | "lateness" | "late" | "audit" | "bounds" | "heartbeat" | "content") => {
-            Some(format!("a parameter of the guest stands in `with`: `with: {{ {name}: ... }}`"))
-        }
+        (
+            "a stage",
+            "keep" | "window" | "order" | "output" | "emit" | "clock" | "lateness" | "late" | "audit" | "bounds"
+            | "heartbeat" | "content",
+        ) => Some(format!("a parameter of the guest stands in `with`: `with: {{ {name}: ... }}`")),
         ("a stage", "retention" | "max_entries" | "max_bytes" | "overflow" | "unbounded") => {
             Some(format!("it stands in `state`: `state: {{ {name}: ... }}`"))
         }
-        ("a stage", "time" | "delay" | "idle") => Some("event time is declared once, at the top level: `time: ...`".to_string()),
+        ("a stage", "time" | "delay" | "idle") => {
+            Some("event time is declared once, at the top level: `time: ...`".to_string())
+        }
         ("a pipeline file", "input" | "from") => Some("where records come from is `source`".to_string()),
         ("a pipeline file", "output" | "to") => Some("where the output goes is `sink`".to_string()),
-        ("a pipeline file", "transforms" | "steps" | "pipeline" | "processors") => Some("the steps are `stages`".to_string()),
-        ("a pipeline file", "dead_letter" | "tolerance") => Some(format!("it stands in `errors`: `errors: {{ {name}: ... }}`")),
-        ("a pipeline file", "late" | "duplicates") => Some(format!("it stands in `routes`: `routes: {{ {name}: ... }}`")),
+        ("a pipeline file", "transforms" | "steps" | "pipeline" | "processors") => {
+            Some("the steps are `stages`".to_string())
+        }
+        ("a pipeline file", "dead_letter" | "tolerance") => {
+            Some(format!("it stands in `errors`: `errors: {{ {name}: ... }}`"))
+        }
+        ("a pipeline file", "late" | "duplicates") => {
+            Some(format!("it stands in `routes`: `routes: {{ {name}: ... }}`"))
+        }
         _ => None,
     };
     let names: Vec<&str> = table.members.iter().map(|m| m.name).collect();
@@ -165,7 +181,9 @@ fn wrong_value(span: Span, what: &str, error: ValueError) -> Diagnostic {
 fn check_text(node: &Node, what: &str, findings: &mut Vec<Diagnostic>) {
     match &*node.kind {
         NodeKind::Text { .. } => {}
-        NodeKind::Number(_) | NodeKind::Bool(_) => findings.push(wrong_type(node, what, "text").help("put it in quotes")),
+        NodeKind::Number(_) | NodeKind::Bool(_) => {
+            findings.push(wrong_type(node, what, "text").help("put it in quotes"))
+        }
         _ => findings.push(wrong_type(node, what, "text")),
     }
 }
@@ -187,9 +205,17 @@ fn check_name(node: &Node, kind: &Kind, what: &str, findings: &mut Vec<Diagnosti
 fn check_integer(node: &Node, least: i64, what: &str, findings: &mut Vec<Diagnostic>) {
     match (node.as_integer(), node.as_number()) {
         (Some(n), _) if n >= least => {}
-        (Some(n), _) => findings.push(Diagnostic::error("P-VALUE", node.span, format!("`{what}` is {n}, at least {least} is wanted"))),
+        (Some(n), _) => findings.push(Diagnostic::error(
+            "P-VALUE",
+            node.span,
+            format!("`{what}` is {n}, at least {least} is wanted"),
+        )),
         (None, Some(digits)) => {
-            findings.push(Diagnostic::error("P-VALUE", node.span, format!("`{what}` is {digits}, wanted is a whole number")));
+            findings.push(Diagnostic::error(
+                "P-VALUE",
+                node.span,
+                format!("`{what}` is {digits}, wanted is a whole number"),
+            ));
         }
         (None, None) => findings.push(wrong_type(node, what, "a whole number")),
     }
@@ -223,7 +249,9 @@ fn check_sign(node: &Node, value: i64, sign: Sign, what: &str, findings: &mut Ve
         Sign::NotNegative if value < 0 => "may not be negative",
         _ => return,
     };
-    findings.push(Diagnostic::error("P-VALUE", node.span, format!("`{what}` {wanted}")).help("leave it out for the default"));
+    findings.push(
+        Diagnostic::error("P-VALUE", node.span, format!("`{what}` {wanted}")).help("leave it out for the default"),
+    );
 }
 
 fn check_path(node: &Node, what: &str, findings: &mut Vec<Diagnostic>) {
@@ -276,7 +304,11 @@ fn check_either(node: &Node, kinds: &[Kind], what: &str, findings: &mut Vec<Diag
 }
 
 /// The one member of a mapping that may have exactly one: its name and what stands there (`None` for a bare name).
-pub fn one_of<'a>(node: &'a Node, members: &'static [Member], bare: &[&str]) -> Option<(&'static str, Option<&'a Node>)> {
+pub fn one_of<'a>(
+    node: &'a Node,
+    members: &'static [Member],
+    bare: &[&str],
+) -> Option<(&'static str, Option<&'a Node>)> {
     if let Some(text) = node.as_text() {
         let member = members.iter().find(|m| m.name == text && bare.contains(&text))?;
         return Some((member.name, None));
@@ -304,13 +336,15 @@ fn check_one_of(node: &Node, members: &'static [Member], bare: &[&str], what: &s
         }
         (Some(several), _) => {
             let span = several.get(1).map_or(node.span, |(_, span, _)| *span);
-            Diagnostic::error("P-VALUE", span, format!("`{what}` is exactly one of: {}", names.join(", "))).help("keep one of them")
+            Diagnostic::error("P-VALUE", span, format!("`{what}` is exactly one of: {}", names.join(", ")))
+                .help("keep one of them")
         }
         (None, Some(text)) => {
             let finding = Diagnostic::error("P-VALUE", node.span, format!("`{text}` is no legal value of `{what}`"));
             match members.iter().find(|m| m.name == text) {
                 Some(member) => finding.help(format!("say where: `{what}: {{ {}: ... }}`", member.name)),
-                None => finding.help(format!("for a file write `{what}: {{ file: {text} }}`; legal are: {}", names.join(", "))),
+                None => finding
+                    .help(format!("for a file write `{what}: {{ file: {text} }}`; legal are: {}", names.join(", "))),
             }
         }
         (None, None) => wrong_type(node, what, &format!("a mapping with one of: {}", names.join(", "))),
@@ -320,5 +354,7 @@ fn check_one_of(node: &Node, members: &'static [Member], bare: &[&str], what: &s
 
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect::<String>().trim_end_matches('.').to_string())
+    chars.next().map_or_else(String::new, |c| {
+        c.to_lowercase().chain(chars).collect::<String>().trim_end_matches('.').to_string()
+    })
 }

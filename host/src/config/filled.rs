@@ -45,7 +45,9 @@ pub fn filled(pipeline: &Pipeline, found: &Found) -> Value {
             routes.insert(name.to_string(), sink(route));
         }
     }
-    if let (Some(dead), Some(errors)) = (&pipeline.errors.dead_letter, file.get_mut("errors").and_then(Value::as_object_mut)) {
+    if let (Some(dead), Some(errors)) =
+        (&pipeline.errors.dead_letter, file.get_mut("errors").and_then(Value::as_object_mut))
+    {
         errors.insert("dead_letter".to_string(), sink(dead));
     }
     if let Some(Value::Array(stages)) = file.get_mut("stages") {
@@ -88,7 +90,9 @@ fn in_order(members: &mut Map<String, Value>, table: &Table) {
 fn sink(sink: &Sink) -> Value {
     let word = |format: &Format| format!("{format:?}").to_lowercase();
     match sink {
-        Sink::File { path, format } => json!({ "file": { "path": path.display().to_string(), "format": word(format) } }),
+        Sink::File { path, format } => {
+            json!({ "file": { "path": path.display().to_string(), "format": word(format) } })
+        }
         Sink::Stdout { format } => json!({ "stdout": { "format": word(format) } }),
         Sink::Kafka(node) => json!({ "kafka": node.to_json() }),
     }
@@ -114,7 +118,9 @@ fn mapping(node: Option<&Node>, table: &Table) -> Map<String, Value> {
 fn value(node: &Node, kind: &Kind) -> Value {
     match kind {
         // A part of a key stays as short as it was written.
-        Kind::Map(table) if table.short == Some("field") && table.member("as").is_some() && node.as_map().is_none() => node.to_json(),
+        Kind::Map(table) if table.short == Some("field") && table.member("as").is_some() && node.as_map().is_none() => {
+            node.to_json()
+        }
         Kind::Map(table) => Value::Object(mapping(Some(node), table)),
         Kind::List(kind) | Kind::Many(kind) => match node.as_list() {
             Some(items) => Value::Array(items.iter().map(|item| value(item, kind)).collect()),
@@ -236,15 +242,23 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in_and_mean_the_same() {
-        let text = check("version: 1\ntime: value.created_at\nstages:\n  - uses: dedup\n    key: value.id\n    with: { window: { horizon: 15m } }\n");
-        for part in ["name: pipeline", "field: value.created_at", "delay: 0s", "tolerance: none", "checkpoint: 1m", "stdin:"] {
+        let text = check(
+            "version: 1\ntime: value.created_at\nstages:\n  - uses: dedup\n    key: value.id\n    with: { window: { horizon: 15m } }\n",
+        );
+        for part in
+            ["name: pipeline", "field: value.created_at", "delay: 0s", "tolerance: none", "checkpoint: 1m", "stdin:"]
+        {
             assert!(text.contains(part), "{part}\n{text}");
         }
     }
 
     #[test]
     fn what_needs_quotes_gets_them() {
-        check("version: 1\ndescription: 'a: b # c'\nlabels: { a: 'true', b: '1', c: '${X}', d: '[x]', e: '' }\nsource: { file: ['a,b.json', '*.json'] }\n");
-        check("version: 1\nstages:\n  - { uses: dedup, key: [value.a, 'headers[\"x, y\"]', { field: headers.b, as: int }] }\n");
+        check(
+            "version: 1\ndescription: 'a: b # c'\nlabels: { a: 'true', b: '1', c: '${X}', d: '[x]', e: '' }\nsource: { file: ['a,b.json', '*.json'] }\n",
+        );
+        check(
+            "version: 1\nstages:\n  - { uses: dedup, key: [value.a, 'headers[\"x, y\"]', { field: headers.b, as: int }] }\n",
+        );
     }
 }

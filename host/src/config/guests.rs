@@ -77,7 +77,8 @@ impl Library {
             .iter()
             .map(|file| {
                 let name = file.manifest.as_ref().map_or(&file.stem, |m| &m.name).clone();
-                let twin = found.iter().find(|f| f.path != file.path && f.is_called(&name) && f.version() == file.version());
+                let twin =
+                    found.iter().find(|f| f.path != file.path && f.is_called(&name) && f.version() == file.version());
                 let problem = match (&file.manifest, twin) {
                     (None, _) => Some("it has no manifest that can be read".to_string()),
                     _ if self.is_bundled(&name) => Some(format!("`{name}` is the name of a bundled guest")),
@@ -113,7 +114,8 @@ impl Library {
             }
             seen.push(real);
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            let mut paths: Vec<PathBuf> = entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "wasm")).collect();
+            let mut paths: Vec<PathBuf> =
+                entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "wasm")).collect();
             paths.sort();
             for path in paths {
                 let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
@@ -142,9 +144,17 @@ impl Library {
 
     fn load_file(&self, name: &str, path: &Path) -> Result<Module, NotFound> {
         let bytes = std::fs::read(path).map_err(|error| {
-            let what = if error.kind() == std::io::ErrorKind::NotFound { "there is no such file".to_string() } else { error.to_string() };
+            let what = if error.kind() == std::io::ErrorKind::NotFound {
+                "there is no such file".to_string()
+            } else {
+                error.to_string()
+            };
             let help = "a path is relative to the pipeline file; `tamis list` shows the modules that go by name";
-            NotFound { code: "P-GUEST", message: format!("`{name}`: {what}: {}", path.display()), help: vec![help.to_string()] }
+            NotFound {
+                code: "P-GUEST",
+                message: format!("`{name}`: {what}: {}", path.display()),
+                help: vec![help.to_string()],
+            }
         })?;
         let id = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         self.load(&id.to_string_lossy(), name, &bytes)
@@ -160,7 +170,10 @@ impl Library {
                 Some(wanted) => Err(NotFound {
                     code: "P-GUEST",
                     message: format!("`{name}` is bundled, in version {version}; {wanted} is not here"),
-                    help: vec![format!("write `{name}`, or `{name}@{version}`"), "bundled names are reserved: give another module another name".to_string()],
+                    help: vec![
+                        format!("write `{name}`, or `{name}@{version}`"),
+                        "bundled names are reserved: give another module another name".to_string(),
+                    ],
                 }),
             };
         }
@@ -206,7 +219,11 @@ impl Guests for Library {
     fn find(&self, uses: &str, beside: Option<&Path>) -> Result<Module, NotFound> {
         if uses.starts_with("oci://") {
             let help = "download the module, and name the file: `./name.wasm`".to_string();
-            return Err(NotFound { code: "P-LATER", message: "modules from registries are defined, but not built yet".to_string(), help: vec![help] });
+            return Err(NotFound {
+                code: "P-LATER",
+                message: "modules from registries are defined, but not built yet".to_string(),
+                help: vec![help],
+            });
         }
         if uses.contains('/') || uses.ends_with(".wasm") {
             let folder = beside.and_then(Path::parent).unwrap_or(Path::new(""));
@@ -232,7 +249,9 @@ mod tests {
 
     #[test]
     fn versions_fit_by_their_first_numbers() {
-        for (version, wanted, fits) in [("1.2.3", "1.2", true), ("1.20.3", "1.2", false), ("1.2", "1.2", true), ("2.0.0", "1", false)] {
+        for (version, wanted, fits) in
+            [("1.2.3", "1.2", true), ("1.20.3", "1.2", false), ("1.2", "1.2", true), ("2.0.0", "1", false)]
+        {
             assert_eq!(version_fits(version, wanted), fits, "{version} {wanted}");
         }
     }

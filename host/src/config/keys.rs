@@ -29,7 +29,8 @@ pub fn key(node: &Node, findings: &mut Vec<Diagnostic>) -> Option<Key> {
 }
 
 fn form(node: &Node, section: Section<'_>, findings: &mut Vec<Diagnostic>) -> Option<KeyForm> {
-    let written: Vec<&str> = ["fields", "whole", "uses"].into_iter().filter(|name| section.node(name).is_some()).collect();
+    let written: Vec<&str> =
+        ["fields", "whole", "uses"].into_iter().filter(|name| section.node(name).is_some()).collect();
     let form = match written.as_slice() {
         [form] => *form,
         [] => {
@@ -41,7 +42,8 @@ fn form(node: &Node, section: Section<'_>, findings: &mut Vec<Diagnostic>) -> Op
         }
         [_, second, ..] => {
             findings.push(
-                Diagnostic::error("P-VALUE", section.span(second), "`key` is exactly one of `fields`, `whole`, `uses`").help("keep one of them"),
+                Diagnostic::error("P-VALUE", section.span(second), "`key` is exactly one of `fields`, `whole`, `uses`")
+                    .help("keep one of them"),
             );
             return None;
         }
@@ -49,14 +51,19 @@ fn form(node: &Node, section: Section<'_>, findings: &mut Vec<Diagnostic>) -> Op
     for (name, owner) in [("except", "whole"), ("with", "uses")] {
         if form != owner && section.node(name).is_some() {
             findings.push(
-                Diagnostic::error("P-VALUE", section.span(name), format!("`{name}` belongs to `{owner}`, and has no effect with `{form}`"))
-                    .help("leave it out"),
+                Diagnostic::error(
+                    "P-VALUE",
+                    section.span(name),
+                    format!("`{name}` belongs to `{owner}`, and has no effect with `{form}`"),
+                )
+                .help("leave it out"),
             );
         }
     }
     Some(match form {
         "whole" => {
-            let root = Path::whole(if section.text("whole").as_deref() == Some("key") { Root::Key } else { Root::Value });
+            let root =
+                Path::whole(if section.text("whole").as_deref() == Some("key") { Root::Key } else { Root::Value });
             let mut except = Vec::new();
             for item in section.many("except") {
                 let Some(path) = item.as_text().and_then(|t| Path::parse(t).ok()) else { continue };

@@ -79,9 +79,13 @@ mod tests {
     #[test]
     fn near_names_are_found_and_far_ones_not() {
         let names = ["window", "keep", "lateness", "late"];
-        for (word, wanted) in
-            [("windw", Some("window")), ("kepe", Some("keep")), ("latness", Some("lateness")), ("zone", None), ("ttl", None)]
-        {
+        for (word, wanted) in [
+            ("windw", Some("window")),
+            ("kepe", Some("keep")),
+            ("latness", Some("lateness")),
+            ("zone", None),
+            ("ttl", None),
+        ] {
             assert_eq!(nearest(word, names.into_iter()), wanted, "{word}");
         }
     }

@@ -60,7 +60,8 @@ impl<'a> Checker<'a> {
     fn check(&self, node: &Node, schema: &'a Value, what: &str, at: Span, findings: &mut Vec<Diagnostic>) {
         let schema = self.resolve(schema);
         if schema.as_bool() == Some(false) {
-            findings.push(Diagnostic::error("P-VALUE", at, format!("`{what}` may not stand here")).help("leave it out"));
+            findings
+                .push(Diagnostic::error("P-VALUE", at, format!("`{what}` may not stand here")).help("leave it out"));
             return;
         }
         if let Some(all) = schema.get("allOf").and_then(Value::as_array) {
@@ -85,10 +86,15 @@ impl<'a> Checker<'a> {
                     items.iter().for_each(|item| self.check(item, schema, what, item.span, findings));
                 }
                 let count = items.len() as u64;
-                let (least, most) = (schema.get("minItems").and_then(Value::as_u64), schema.get("maxItems").and_then(Value::as_u64));
+                let (least, most) =
+                    (schema.get("minItems").and_then(Value::as_u64), schema.get("maxItems").and_then(Value::as_u64));
                 if least.is_some_and(|n| count < n) || most.is_some_and(|n| count > n) {
                     let wanted = range(least.map(|n| n.to_string()), most.map(|n| n.to_string()));
-                    findings.push(Diagnostic::error("P-VALUE", node.span, format!("`{what}` has {count} elements, wanted are {wanted}")));
+                    findings.push(Diagnostic::error(
+                        "P-VALUE",
+                        node.span,
+                        format!("`{what}` has {count} elements, wanted are {wanted}"),
+                    ));
                 }
             }
             NodeKind::Text { text, .. } => self.check_text(node, text, schema, what, findings),
@@ -117,10 +123,12 @@ impl<'a> Checker<'a> {
         let format = schema.get("format").and_then(Value::as_str);
         let finding = match (format, node.as_number()) {
             (Some("duration"), Some(digits)) => {
-                Diagnostic::error("P-UNIT", node.span, format!("`{what}`: `{digits}` has no unit")).help(values::no_unit(digits))
+                Diagnostic::error("P-UNIT", node.span, format!("`{what}`: `{digits}` has no unit"))
+                    .help(values::no_unit(digits))
             }
             (Some("size"), Some(digits)) => {
-                Diagnostic::error("P-UNIT", node.span, format!("`{what}`: `{digits}` has no unit")).help(values::no_size_unit(digits))
+                Diagnostic::error("P-UNIT", node.span, format!("`{what}`: `{digits}` has no unit"))
+                    .help(values::no_size_unit(digits))
             }
             _ => {
                 let wanted: Vec<&str> = types.iter().map(|t| type_word(t, format)).collect();
@@ -129,7 +137,9 @@ impl<'a> Checker<'a> {
                 match (types.as_slice(), &*node.kind) {
                     (["string"], NodeKind::Number(_) | NodeKind::Bool(_)) => finding.help("put it in quotes"),
                     (["boolean"], NodeKind::Text { .. }) => finding.help("write `true` or `false`, without quotes"),
-                    (["integer" | "number"], NodeKind::Text { quoted: true, .. }) => finding.help("take the quotes away"),
+                    (["integer" | "number"], NodeKind::Text { quoted: true, .. }) => {
+                        finding.help("take the quotes away")
+                    }
                     _ => match schema.get("description").and_then(Value::as_str) {
                         Some(description) => finding.help(format!("`{what}`: {description}")),
                         None => finding,
@@ -147,13 +157,15 @@ impl<'a> Checker<'a> {
             return;
         }
         let texts: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        let shown = node.as_text().or(node.as_number()).map_or_else(|| node.describe().to_string(), |t| format!("`{t}`"));
+        let shown =
+            node.as_text().or(node.as_number()).map_or_else(|| node.describe().to_string(), |t| format!("`{t}`"));
         let finding = Diagnostic::error("P-VALUE", node.span, format!("{shown} is no legal value of `{what}`"));
         let near = node.as_text().and_then(|text| nearest(text, texts.iter().copied()));
         findings.push(match near {
             Some(near) => finding.help(format!("perhaps `{near}`")),
             None => {
-                let all: Vec<String> = words.iter().map(|w| w.as_str().map_or_else(|| w.to_string(), str::to_string)).collect();
+                let all: Vec<String> =
+                    words.iter().map(|w| w.as_str().map_or_else(|| w.to_string(), str::to_string)).collect();
                 finding.help(format!("legal are: {}", all.join(", ")))
             }
         });
@@ -185,13 +197,16 @@ impl<'a> Checker<'a> {
             let format = choice.get("format").and_then(Value::as_str);
             number_without_unit |= format == Some("duration") && node.as_number().is_some();
             match choice.get("enum").and_then(Value::as_array) {
-                Some(words) => wanted.extend(words.iter().map(|w| w.as_str().map_or_else(|| w.to_string(), |t| format!("`{t}`")))),
+                Some(words) => {
+                    wanted.extend(words.iter().map(|w| w.as_str().map_or_else(|| w.to_string(), |t| format!("`{t}`"))))
+                }
                 None => wanted.extend(types_of(choice).iter().map(|t| type_word(t, format).to_string())),
             }
         }
         let digits = node.as_number().unwrap_or_default();
         findings.push(if number_without_unit {
-            Diagnostic::error("P-UNIT", node.span, format!("`{what}`: `{digits}` has no unit")).help(values::no_unit(digits))
+            Diagnostic::error("P-UNIT", node.span, format!("`{what}`: `{digits}` has no unit"))
+                .help(values::no_unit(digits))
         } else {
             let shown = node.as_text().map_or_else(|| node.describe().to_string(), |t| format!("`{t}`"));
             let finding = Diagnostic::error("P-VALUE", node.span, format!("{shown} is no legal value of `{what}`"));
@@ -210,12 +225,21 @@ impl<'a> Checker<'a> {
             return false;
         }
         match (schema.get("enum").and_then(Value::as_array), node.as_text()) {
-            (Some(words), Some(text)) if types == ["string"] => words.iter().any(|w| w.as_str() == Some(text)) || words.len() > 1,
+            (Some(words), Some(text)) if types == ["string"] => {
+                words.iter().any(|w| w.as_str() == Some(text)) || words.len() > 1
+            }
             _ => true,
         }
     }
 
-    fn check_members(&self, node: &Node, members: &[(String, Span, Node)], schema: &'a Value, at: Span, findings: &mut Vec<Diagnostic>) {
+    fn check_members(
+        &self,
+        node: &Node,
+        members: &[(String, Span, Node)],
+        schema: &'a Value,
+        at: Span,
+        findings: &mut Vec<Diagnostic>,
+    ) {
         let properties = schema.get("properties").and_then(Value::as_object);
         let more = schema.get("additionalProperties");
         for (name, span, value) in members {
@@ -230,8 +254,10 @@ impl<'a> Checker<'a> {
         for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
             if node.get(name).is_none_or(Node::is_null) {
                 let place = members.first().map_or(at, |(_, span, _)| *span);
-                let finding = Diagnostic::error("P-MISSING", place, format!("{} needs the parameter `{name}`", self.guest));
-                let description = properties.and_then(|p| p.get(name)).and_then(|p| p.get("description")).and_then(Value::as_str);
+                let finding =
+                    Diagnostic::error("P-MISSING", place, format!("{} needs the parameter `{name}`", self.guest));
+                let description =
+                    properties.and_then(|p| p.get(name)).and_then(|p| p.get("description")).and_then(Value::as_str);
                 findings.push(match description {
                     Some(description) => finding.help(format!("add `{name}: ...`: {description}")),
                     None => finding.help(format!("add `{name}: ...`")),
@@ -269,13 +295,20 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         if let Some(error) = error {
-            findings.push(Diagnostic::error(error.code, node.span, format!("`{what}`: {}", error.message)).help(error.help));
+            findings.push(
+                Diagnostic::error(error.code, node.span, format!("`{what}`: {}", error.message)).help(error.help),
+            );
         }
         let count = text.chars().count() as u64;
-        let (least, most) = (schema.get("minLength").and_then(Value::as_u64), schema.get("maxLength").and_then(Value::as_u64));
+        let (least, most) =
+            (schema.get("minLength").and_then(Value::as_u64), schema.get("maxLength").and_then(Value::as_u64));
         if least.is_some_and(|n| count < n) || most.is_some_and(|n| count > n) {
             let wanted = range(least.map(|n| n.to_string()), most.map(|n| n.to_string()));
-            findings.push(Diagnostic::error("P-VALUE", node.span, format!("`{what}` has {count} characters, wanted are {wanted}")));
+            findings.push(Diagnostic::error(
+                "P-VALUE",
+                node.span,
+                format!("`{what}` has {count} characters, wanted are {wanted}"),
+            ));
         }
     }
 }
@@ -283,8 +316,10 @@ impl<'a> Checker<'a> {
 fn check_number(node: &Node, digits: &str, schema: &Value, what: &str, findings: &mut Vec<Diagnostic>) {
     let Ok(number) = digits.parse::<f64>() else { return };
     let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
-    let too_small = bound("minimum").is_some_and(|n| number < n) || bound("exclusiveMinimum").is_some_and(|n| number <= n);
-    let too_large = bound("maximum").is_some_and(|n| number > n) || bound("exclusiveMaximum").is_some_and(|n| number >= n);
+    let too_small =
+        bound("minimum").is_some_and(|n| number < n) || bound("exclusiveMinimum").is_some_and(|n| number <= n);
+    let too_large =
+        bound("maximum").is_some_and(|n| number > n) || bound("exclusiveMaximum").is_some_and(|n| number >= n);
     if too_small || too_large {
         let shown = |names: [&str; 2]| names.iter().find_map(|n| schema.get(*n)).map(Value::to_string);
         let wanted = range(shown(["minimum", "exclusiveMinimum"]), shown(["maximum", "exclusiveMaximum"]));

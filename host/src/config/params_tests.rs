@@ -37,7 +37,10 @@ fn check_params(with: &str, expected: &[&str]) -> Vec<Diagnostic> {
 
 #[test]
 fn what_fits_passes() {
-    check_params("{ keep: last, window: { tumbling: 1h }, order: [value.a, headers.b], count: 3, audit: true, free: [1] }", &[]);
+    check_params(
+        "{ keep: last, window: { tumbling: 1h }, order: [value.a, headers.b], count: 3, audit: true, free: [1] }",
+        &[],
+    );
     check_params("{ keep: last, window: none, order: time, lateness: 0s, size: 1MiB }", &[]);
 }
 

@@ -132,7 +132,8 @@ fn write_step(out: &mut String, step: &Step, may_start: bool) {
 
 fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
-    chars.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic()) && chars.all(|c| c == '_' || c.is_ascii_alphanumeric())
+    chars.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic())
+        && chars.all(|c| c == '_' || c.is_ascii_alphanumeric())
 }
 
 fn header(rest: &str) -> Result<Path, PathError> {
@@ -144,7 +145,10 @@ fn header(rest: &str) -> Result<Path, PathError> {
         }),
         _ => Err(PathError {
             message: "a header is bytes: nothing stands below it".to_string(),
-            help: format!("a name with dots is quoted: `headers[{}]`", serde_json::Value::String(rest.trim_start_matches('.').to_string())),
+            help: format!(
+                "a name with dots is quoted: `headers[{}]`",
+                serde_json::Value::String(rest.trim_start_matches('.').to_string())
+            ),
         }),
     }
 }
@@ -207,11 +211,14 @@ fn bracket(rest: &str) -> Result<(Step, usize), PathError> {
 }
 
 fn without_root(text: &str, word: &str) -> PathError {
-    const ROOTS: [&str; 9] = ["value", "key", "headers", "timestamp", "topic", "partition", "offset", "epoch", "position"];
+    const ROOTS: [&str; 9] =
+        ["value", "key", "headers", "timestamp", "topic", "partition", "offset", "epoch", "position"];
     let bare = text.trim_start_matches("$.").trim_start_matches('.');
     let help = match super::nearest(word, ROOTS.iter().copied()).filter(|_| word != text || word.len() > 3) {
         Some(root) => format!("perhaps `{root}{}`, or `value.{bare}`", &text[word.len()..]),
-        None if Path::parse(&format!("value.{bare}")).is_ok() => format!("for a member of the value write `value.{bare}`"),
+        None if Path::parse(&format!("value.{bare}")).is_ok() => {
+            format!("for a member of the value write `value.{bare}`")
+        }
         None => format!("for a member of the value write `value[{}]`", serde_json::Value::String(bare.to_string())),
     };
     PathError { message: format!("`{text}` does not start with one of the roots: {}", ROOTS.join(", ")), help }
@@ -235,7 +242,16 @@ mod tests {
 
     #[test]
     fn paths_are_printed_as_they_are_read() {
-        for text in ["value", "key.id", "value.a.b", "value[\"a.b\"].c", "value.tags[0]", "headers.id", "headers[\"Msg-Id\"]", "position"] {
+        for text in [
+            "value",
+            "key.id",
+            "value.a.b",
+            "value[\"a.b\"].c",
+            "value.tags[0]",
+            "headers.id",
+            "headers[\"Msg-Id\"]",
+            "position",
+        ] {
             check(text, text);
         }
         check("value[\"plain\"]", "value.plain");

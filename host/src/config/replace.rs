@@ -27,7 +27,13 @@ impl Replacements {
     /// The five members of a test, or of a `restart:`.
     pub fn of(node: &Node) -> Replacements {
         let member = |name: &str| node.get(name).cloned();
-        Replacements { with: member("with"), key: member("key"), scope: member("scope"), state: member("state"), time: member("time") }
+        Replacements {
+            with: member("with"),
+            key: member("key"),
+            scope: member("scope"),
+            state: member("state"),
+            time: member("time"),
+        }
     }
 }
 

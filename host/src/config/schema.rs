@@ -33,7 +33,11 @@ pub fn schema(guests: &[GuestParams]) -> Value {
 }
 
 fn condition(guest: &GuestParams) -> Value {
-    let escaped: String = guest.name.chars().flat_map(|c| if c.is_alphanumeric() || c == '_' { vec![c] } else { vec!['\\', c] }).collect();
+    let escaped: String = guest
+        .name
+        .chars()
+        .flat_map(|c| if c.is_alphanumeric() || c == '_' { vec![c] } else { vec!['\\', c] })
+        .collect();
     let mut params = guest.params.clone();
     if let Some(members) = params.as_object_mut() {
         members.remove("$schema");
@@ -49,8 +53,10 @@ fn mapping(table: &Table) -> Value {
     for member in table.members {
         properties.insert(member.name.to_string(), property(member));
     }
-    let required: Vec<&str> = table.members.iter().filter(|m| matches!(m.default, Default::Required)).map(|m| m.name).collect();
-    let mut schema = json!({ "description": table.doc, "type": "object", "additionalProperties": false, "properties": properties });
+    let required: Vec<&str> =
+        table.members.iter().filter(|m| matches!(m.default, Default::Required)).map(|m| m.name).collect();
+    let mut schema =
+        json!({ "description": table.doc, "type": "object", "additionalProperties": false, "properties": properties });
     if let (false, Some(members)) = (required.is_empty(), schema.as_object_mut()) {
         members.insert("required".to_string(), json!(required));
     }
@@ -101,7 +107,9 @@ fn kind(of: &Kind) -> Value {
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Integer(least) => json!({ "type": "integer", "minimum": least }),
         Kind::Duration(Sign::Any) => json!({ "type": "string", "pattern": format!("^[+-]?{DURATION}") }),
-        Kind::Duration(Sign::NotNegative | Sign::Positive) => json!({ "type": "string", "pattern": format!("^\\+?{DURATION}") }),
+        Kind::Duration(Sign::NotNegative | Sign::Positive) => {
+            json!({ "type": "string", "pattern": format!("^\\+?{DURATION}") })
+        }
         Kind::Size { .. } => json!({ "type": "string", "pattern": "^\\d+(\\.\\d+)?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$" }),
         Kind::Instant => json!({ "type": "string", "pattern": "^\\d{4}-\\d\\d-\\d\\d[Tt ]\\d\\d:\\d\\d.*$" }),
         Kind::Path => json!({
@@ -120,7 +128,8 @@ fn kind(of: &Kind) -> Value {
         Kind::OrNone(inner) => either(vec![json!({ "type": "string", "enum": ["none"] }), kind(inner)]),
         Kind::Either(kinds) => either(kinds.iter().map(kind).collect()),
         Kind::OneOf(members, bare) => {
-            let properties: Map<String, Value> = members.iter().map(|m| (m.name.to_string(), property_of_form(m))).collect();
+            let properties: Map<String, Value> =
+                members.iter().map(|m| (m.name.to_string(), property_of_form(m))).collect();
             let form = json!({ "type": "object", "additionalProperties": false, "properties": properties, "minProperties": 1, "maxProperties": 1 });
             either(vec![json!({ "type": "string", "enum": bare }), form])
         }

@@ -35,7 +35,12 @@ pub static ENCODE: Table = Table {
     doc: "Documents to bytes; a record that no stage changed leaves as it came.",
     short: None,
     members: &[
-        member("key", Kind::Map(&USES), Depends("as decoded; `json` for a key that a stage made"), "Codec of record keys."),
+        member(
+            "key",
+            Kind::Map(&USES),
+            Depends("as decoded; `json` for a key that a stage made"),
+            "Codec of record keys.",
+        ),
         member("value", Kind::Map(&USES), Depends("as decoded"), "Codec of record values."),
     ],
 };
@@ -86,8 +91,18 @@ static KAFKA_SOURCE: Table = Table {
             Nothing,
             "Bounded input: stop at the end offsets seen at the start, or at an instant.",
         ),
-        member("isolation", Kind::Choice(&["read_committed", "read_uncommitted"]), Is("read_committed"), "Which records are read."),
-        member("lost", Kind::Choice(&["fail", "skip"]), Is("fail"), "Records that retention removed before they were read."),
+        member(
+            "isolation",
+            Kind::Choice(&["read_committed", "read_uncommitted"]),
+            Is("read_committed"),
+            "Which records are read.",
+        ),
+        member(
+            "lost",
+            Kind::Choice(&["fail", "skip"]),
+            Is("fail"),
+            "Records that retention removed before they were read.",
+        ),
         member("properties", Kind::FreeMap, Is("{}"), "Client settings under librdkafka names."),
     ],
 };
@@ -117,7 +132,12 @@ static KAFKA_SINK: Table = Table {
     members: &[
         member("topic", Kind::Text, Required, "Topic to write."),
         member("brokers", Kind::Text, Depends("those of the source"), "Short for `bootstrap.servers`."),
-        member("delivery", Kind::Choice(&["exactly-once", "at-least-once"]), Is("exactly-once"), "Promise of the whole pipeline."),
+        member(
+            "delivery",
+            Kind::Choice(&["exactly-once", "at-least-once"]),
+            Is("exactly-once"),
+            "Promise of the whole pipeline.",
+        ),
         member("create", Kind::Map(&CREATE), Nothing, "Make the topic if it is missing."),
         member("timestamp", Kind::Choice(&["record", "event"]), Is("record"), "Timestamp of what is written."),
         member("properties", Kind::FreeMap, Is("{}"), "Client settings under librdkafka names."),
@@ -131,7 +151,12 @@ pub static FILE_SINK: Table = Table {
     short: Some("path"),
     members: &[
         member("path", Kind::Text, Required, "Where; what an unfinished run left is cut back to the last commit."),
-        member("format", FORMATS, Depends("`json`; `envelope` for routes and dead letters"), "How records become bytes."),
+        member(
+            "format",
+            FORMATS,
+            Depends("`json`; `envelope` for routes and dead letters"),
+            "How records become bytes.",
+        ),
     ],
 };
 
@@ -140,7 +165,12 @@ pub static STDOUT: Table = Table {
     name: "`sink.stdout`",
     doc: "Standard output; data only.",
     short: None,
-    members: &[member("format", FORMATS, Depends("`json`; `envelope` for routes and dead letters"), "How records become bytes.")],
+    members: &[member(
+        "format",
+        FORMATS,
+        Depends("`json`; `envelope` for routes and dead letters"),
+        "How records become bytes.",
+    )],
 };
 
 /// What `sink`, a route and the dead letter may be.
@@ -160,12 +190,37 @@ pub static TIME: Table = Table {
     members: &[
         member("field", Kind::Path, Is("timestamp"), "Where event time is."),
         member("unit", Kind::Choice(&["s", "ms", "us", "ns"]), Is("ms"), "Unit of numbers."),
-        member("min", Kind::Instant, Depends("1970 for `timestamp`, none for other fields"), "Below it a time is invalid."),
-        member("max_future", Kind::Duration(Sign::Positive), Nothing, "Further ahead of processing time it is invalid."),
-        member("invalid", Kind::Choice(&["dlq", "fail", "timestamp"]), Is("dlq"), "What happens to an invalid time: dead letter, stop, or the record's timestamp instead."),
+        member(
+            "min",
+            Kind::Instant,
+            Depends("1970 for `timestamp`, none for other fields"),
+            "Below it a time is invalid.",
+        ),
+        member(
+            "max_future",
+            Kind::Duration(Sign::Positive),
+            Nothing,
+            "Further ahead of processing time it is invalid.",
+        ),
+        member(
+            "invalid",
+            Kind::Choice(&["dlq", "fail", "timestamp"]),
+            Is("dlq"),
+            "What happens to an invalid time: dead letter, stop, or the record's timestamp instead.",
+        ),
         member("delay", Kind::Duration(Sign::NotNegative), Is("0s"), "Greatest expected disorder."),
-        member("idle", Kind::Duration(Sign::Positive), Nothing, "Processing time after which a silent partition no longer holds the watermark."),
-        member("max_drift", Kind::Duration(Sign::Positive), Nothing, "Pause a partition that is further ahead of the slowest."),
+        member(
+            "idle",
+            Kind::Duration(Sign::Positive),
+            Nothing,
+            "Processing time after which a silent partition no longer holds the watermark.",
+        ),
+        member(
+            "max_drift",
+            Kind::Duration(Sign::Positive),
+            Nothing,
+            "Pause a partition that is further ahead of the slowest.",
+        ),
         member("manual", Kind::Bool, Is("false"), "Tests only: watermarks come from `watermark:` steps alone."),
     ],
 };
@@ -177,7 +232,12 @@ static PART: Table = Table {
     members: &[
         member("field", Kind::Path, Required, "What it names."),
         member("name", Kind::Text, Depends("the last step of the path"), "Its name in upsert keys."),
-        member("as", Kind::Choice(&["bytes", "text", "int", "decimal", "boolean"]), Is("bytes"), "How header bytes are read."),
+        member(
+            "as",
+            Kind::Choice(&["bytes", "text", "int", "decimal", "boolean"]),
+            Is("bytes"),
+            "How header bytes are read.",
+        ),
     ],
 };
 
@@ -198,7 +258,12 @@ pub static KEY: Table = Table {
             Depends("`pass` for append, `dlq` for upsert and retract"),
             "Every part is null or missing: let it through without state; dead letter; treat as a key; count; stop.",
         ),
-        member("missing", Kind::Choice(&["as-null", "distinct"]), Is("as-null"), "A missing part equals null, or is a value of its own."),
+        member(
+            "missing",
+            Kind::Choice(&["as-null", "distinct"]),
+            Is("as-null"),
+            "A missing part equals null, or is a value of its own.",
+        ),
         member("numbers", Kind::Choice(&["exact", "typed"]), Is("exact"), "Compare by value, or by type and value."),
         member("normalize", Kind::Choice(&["nfc", "nfkc"]), Nothing, "Unicode normalisation of the copy used as key."),
         member("casefold", Kind::Bool, Is("false"), "Full Unicode case folding of the copy used as key."),
@@ -211,8 +276,18 @@ static RETENTION: Table = Table {
     short: Some("for"),
     members: &[
         member("for", Kind::Duration(Sign::Any), Required, "How long; `0s` is never."),
-        member("clock", Kind::Choice(&["event", "processing"]), Depends("the stage's clock; ingestion counts as event"), "What ages it."),
-        member("refresh", Kind::Choice(&["create", "access"]), Is("create"), "Counted from the kept record, or from any record of the key."),
+        member(
+            "clock",
+            Kind::Choice(&["event", "processing"]),
+            Depends("the stage's clock; ingestion counts as event"),
+            "What ages it.",
+        ),
+        member(
+            "refresh",
+            Kind::Choice(&["create", "access"]),
+            Is("create"),
+            "Counted from the kept record, or from any record of the key.",
+        ),
     ],
 };
 
@@ -240,7 +315,12 @@ pub static STAGE: Table = Table {
     short: None,
     members: &[
         member("uses", Kind::Guest, Required, "Name of a guest, `name@1.2`, or `./file.wasm`."),
-        member("id", Kind::Id, Depends("the guest's name, `-2`, `-3` ... if taken"), "Label in metrics, errors, state and tests."),
+        member(
+            "id",
+            Kind::Id,
+            Depends("the guest's name, `-2`, `-3` ... if taken"),
+            "Label in metrics, errors, state and tests.",
+        ),
         member("key", Kind::Map(&KEY), Depends("required for keyed stages"), "What the stage keeps its state by."),
         member("scope", Kind::Choice(&["global", "partition", "stream"]), Is("global"), "Among which records."),
         member("state", Kind::Map(&BOUNDS), Nothing, "Retention and bounds."),
@@ -277,7 +357,12 @@ pub static ERRORS: Table = Table {
     short: None,
     members: &[
         member("dead_letter", SINK, Nothing, "Where failed records go: original bytes, the reason in headers."),
-        member("tolerance", Kind::Choice(&["none", "all"]), Depends("`all` if there is a dead letter, else `none`"), "`none`: the first failed record stops the pipeline."),
+        member(
+            "tolerance",
+            Kind::Choice(&["none", "all"]),
+            Depends("`all` if there is a dead letter, else `none`"),
+            "`none`: the first failed record stops the pipeline.",
+        ),
         member("retry", Kind::Map(&RETRY), Is("{}"), "For failures that may pass."),
         member("log", Kind::Bool, Is("true"), "Log each failure, repeated ones with a count."),
         member("include_values", Kind::Bool, Is("false"), "Put values into logs."),
@@ -325,8 +410,18 @@ pub static STATE: Table = Table {
     doc: "Where keyed state lives.",
     short: Some("store"),
     members: &[
-        member("store", Kind::Choice(&["durable", "memory"]), Is("durable"), "`memory`: lost on a crash, flushed as partial on a stop."),
-        member("dir", Kind::Text, Depends("the platform's state directory, below it the pipeline's name"), "Checkpoints and journal."),
+        member(
+            "store",
+            Kind::Choice(&["durable", "memory"]),
+            Is("durable"),
+            "`memory`: lost on a crash, flushed as partial on a stop.",
+        ),
+        member(
+            "dir",
+            Kind::Text,
+            Depends("the platform's state directory, below it the pipeline's name"),
+            "Checkpoints and journal.",
+        ),
         member("checkpoint", Kind::Duration(Sign::Positive), Is("1m"), "Time between checkpoints."),
         member("quota", Kind::Size { zero: false }, Is("4GiB"), "All stages together, on disk."),
         member("changelog", Kind::Map(&CHANGELOG), Is("{}"), "Kafka: changelog topics."),
@@ -360,7 +455,12 @@ pub static TEST: Table = Table {
         member("scope", Kind::Free, Nothing, "Replaces the stage's; null removes it."),
         member("state", Kind::Free, Nothing, "Replaces the stage's; null removes it."),
         member("time", Kind::Free, Nothing, "Replaces members of the file's `time`; null removes one."),
-        member("stage", Kind::Id, Depends("the first `dedup` stage, else the only stage"), "Which stage the members above and `counters` speak of."),
+        member(
+            "stage",
+            Kind::Id,
+            Depends("the first `dedup` stage, else the only stage"),
+            "Which stage the members above and `counters` speak of.",
+        ),
         member("from", Kind::Id, Depends("the first stage"), "Run only from this stage."),
         member("to", Kind::Id, Depends("the last stage"), "Run only to this stage."),
         member("match", Kind::Choice(&["exact", "contains"]), Is("exact"), "`contains`: others may come between."),
@@ -374,7 +474,12 @@ pub static TEST: Table = Table {
         member("refused", Kind::Text, Nothing, "The plan is refused, with this code among its reasons."),
         member("warns", Kind::List(&Kind::Text), Nothing, "Warnings that must be among those of the plan."),
         member("stops", Kind::Text, Nothing, "The pipeline stops with this failure after these rows."),
-        member("needs", Kind::Many(&Kind::Text), Nothing, "Cannot be shown offline; skipped unless the harness has it."),
+        member(
+            "needs",
+            Kind::Many(&Kind::Text),
+            Nothing,
+            "Cannot be shown offline; skipped unless the harness has it.",
+        ),
     ],
 };
 
@@ -385,7 +490,12 @@ pub static FILE: Table = Table {
     short: None,
     members: &[
         member("version", Kind::Integer(1), Required, "Format of this file: 1."),
-        member("name", Kind::Name, Depends("the file's name without extension"), "Names consumer group, state, metrics."),
+        member(
+            "name",
+            Kind::Name,
+            Depends("the file's name without extension"),
+            "Names consumer group, state, metrics.",
+        ),
         member("description", Kind::Text, Nothing, "Free text."),
         member("labels", Kind::FreeMap, Is("{}"), "Free; never interpreted."),
         member("source", Kind::OneOf(&SOURCES, &["stdin"]), Is("stdin"), "Where records come from."),

@@ -71,18 +71,24 @@ pub fn duration(text: &str) -> Result<i64, ValueError> {
                 ("sec" | "secs" | "second" | "seconds", _) => "perhaps `s`".to_string(),
                 ("hour" | "hours" | "hr" | "hrs", _) => "perhaps `h`".to_string(),
                 ("day" | "days", _) => "perhaps `d`".to_string(),
-                ("M" | "mo" | "month" | "months" | "y" | "year" | "years", _) => "months and years have no one length: count in days".to_string(),
+                ("M" | "mo" | "month" | "months" | "y" | "year" | "years", _) => {
+                    "months and years have no one length: count in days".to_string()
+                }
                 (_, Some(unit)) => format!("perhaps `{unit}`"),
                 (_, None) => "units are ns us ms s m h d w".to_string(),
             };
             return Err(ValueError::unit(format!("`{unit}` is no unit of time"), help));
         };
         if *size >= last {
-            return Err(ValueError::value(format!("the units of `{text}` do not fall"), "largest first, each once: `1d12h`"));
+            return Err(ValueError::value(
+                format!("the units of `{text}` do not fall"),
+                "largest first, each once: `1d12h`",
+            ));
         }
         last = *size;
-        total += scaled(number, i128::from(*size))
-            .ok_or_else(|| ValueError::value(format!("`{number}{unit}` is not a whole number of nanoseconds"), DURATION_HELP))?;
+        total += scaled(number, i128::from(*size)).ok_or_else(|| {
+            ValueError::value(format!("`{number}{unit}` is not a whole number of nanoseconds"), DURATION_HELP)
+        })?;
         rest = after;
     }
     // The two greatest values and the smallest stand for "never", "the end" and "none yet".
@@ -103,7 +109,9 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
     }
     let found = SIZES.iter().find(|(name, _)| *name == unit).filter(|_| rest.is_empty());
     let Some((_, bytes)) = found else {
-        let same = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(&format!("{}b", unit.trim_end_matches(['b', 'B']))));
+        let same = SIZES
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(&format!("{}b", unit.trim_end_matches(['b', 'B']))));
         let help = same.map_or_else(|| SIZE_HELP.to_string(), |(name, _)| format!("perhaps `{number}{name}`"));
         return Err(ValueError::unit(format!("`{unit}{rest}` is no unit of size"), help));
     };
@@ -156,7 +164,11 @@ pub fn no_unit(number: &str) -> String {
 
 /// What to write in place of a number without unit of size.
 pub fn no_size_unit(number: &str) -> String {
-    if number == "0" { "zero is written `0B`".to_string() } else { format!("say which: `{number}B`, `{number}KiB`, `{number}MiB`") }
+    if number == "0" {
+        "zero is written `0B`".to_string()
+    } else {
+        format!("say which: `{number}B`, `{number}KiB`, `{number}MiB`")
+    }
 }
 
 fn number_and_unit(text: &str) -> (&str, &str, &str) {
@@ -179,7 +191,9 @@ fn scaled(number: &str, size: i128) -> Option<i128> {
             let rest = fraction.trim_end_matches('0');
             let scale = 10i128.checked_pow(u32::try_from(rest.len()).ok()?)?;
             let part = rest.parse::<i128>().ok()?.checked_mul(size)?;
-            return (part % scale == 0).then(|| whole.parse::<i128>().ok()?.checked_mul(size)?.checked_add(part / scale)).flatten();
+            return (part % scale == 0)
+                .then(|| whole.parse::<i128>().ok()?.checked_mul(size)?.checked_add(part / scale))
+                .flatten();
         }
         unit /= 10;
         total = total.checked_add(i128::from(digit - b'0') * unit)?;
@@ -232,7 +246,9 @@ mod tests {
         assert_eq!(size("1.5GiB"), Ok(3 << 29));
         assert_eq!(size("1.5KB"), Ok(1500));
         assert_eq!(size("0B"), Ok(0));
-        for (text, code) in [("64", "P-UNIT"), ("64mb", "P-UNIT"), ("x", "P-VALUE"), ("1.5B", "P-VALUE"), ("1MiB2", "P-UNIT")] {
+        for (text, code) in
+            [("64", "P-UNIT"), ("64mb", "P-UNIT"), ("x", "P-VALUE"), ("1.5B", "P-VALUE"), ("1MiB2", "P-UNIT")]
+        {
             assert_eq!(size(text).expect_err(text).code, code, "{text}");
         }
         assert_eq!(size("64mb").expect_err("mb").help, "perhaps `64MB`");

@@ -25,7 +25,10 @@ pub fn resolve(text: &str, environment: Environment<'_>) -> Result<String, (Stri
         }
         out.push_str(&rest[..at]);
         let Some(length) = rest[at..].find('}') else {
-            return Err(("this `${` has no `}`".to_string(), "close it, or write `$${` for the characters themselves".to_string()));
+            return Err((
+                "this `${` has no `}`".to_string(),
+                "close it, or write `$${` for the characters themselves".to_string(),
+            ));
         };
         out.push_str(&value(&rest[at + 2..at + length], environment)?);
         rest = &rest[at + length + 1..];
@@ -47,7 +50,9 @@ fn value(inside: &str, environment: Environment<'_>) -> Result<String, (String, 
         return Ok(set.unwrap_or_else(|| default.to_string()));
     }
     if let Some(message) = rest.strip_prefix(":?") {
-        return set.ok_or_else(|| (format!("variable {name} is not set: {message}"), format!("set it: `{name}=... tamis ...`")));
+        return set.ok_or_else(|| {
+            (format!("variable {name} is not set: {message}"), format!("set it: `{name}=... tamis ...`"))
+        });
     }
     if !rest.is_empty() {
         let help = format!("write `${{{name}}}`, `${{{name}:-default}}` or `${{{name}:?message}}`");

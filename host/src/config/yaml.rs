@@ -19,7 +19,11 @@ const NODES: usize = 4_000_000;
 const BYTES: usize = 64 << 20;
 
 /// Reads one document. On success also the warnings (W-QUOTED); else all errors, with the warnings among them.
-pub fn parse(text: &str, file: Option<&Arc<Path>>, environment: Environment<'_>) -> Result<(Node, Vec<Diagnostic>), Vec<Diagnostic>> {
+pub fn parse(
+    text: &str,
+    file: Option<&Arc<Path>>,
+    environment: Environment<'_>,
+) -> Result<(Node, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut reader = Reader {
         events: Parser::new_from_str(text),
         places: Places::new(text),
@@ -66,7 +70,12 @@ impl Places {
 
     fn span(&self, start: Marker, end: Marker) -> Span {
         let from = self.byte(start.index());
-        Span { line: start.line() as u32, column: start.col() as u32 + 1, start: from, end: self.byte(end.index()).max(from) }
+        Span {
+            line: start.line() as u32,
+            column: start.col() as u32 + 1,
+            start: from,
+            end: self.byte(end.index()).max(from),
+        }
     }
 }
 
@@ -152,7 +161,11 @@ impl<'a> Reader<'a> {
     fn count(&mut self, nodes: usize, span: Span) -> Result<(), Diagnostic> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > NODES {
-            return Err(Diagnostic::error("P-SYNTAX", span, format!("more than {NODES} values, aliases counted as what they stand for")));
+            return Err(Diagnostic::error(
+                "P-SYNTAX",
+                span,
+                format!("more than {NODES} values, aliases counted as what they stand for"),
+            ));
         }
         Ok(())
     }
@@ -196,8 +209,12 @@ impl<'a> Reader<'a> {
             if let Some(first) = names.get(&name) {
                 let line = first.line;
                 self.findings.push(
-                    Diagnostic::error("P-UNKNOWN", at, format!("`{name}` stands here a second time; the first is in line {line}"))
-                        .help("keep one of the two"),
+                    Diagnostic::error(
+                        "P-UNKNOWN",
+                        at,
+                        format!("`{name}` stands here a second time; the first is in line {line}"),
+                    )
+                    .help("keep one of the two"),
                 );
                 continue;
             }

@@ -48,7 +48,8 @@ pub struct Envelope<'a> {
 
 /// Reads one line; the error is a sentence for a person.
 pub fn read(line: &[u8]) -> Result<Envelope<'_>, String> {
-    serde_json::from_slice::<IgnoredAny>(line).map_err(|e| format!("the envelope is not JSON: {}", without_line(&e)))?;
+    serde_json::from_slice::<IgnoredAny>(line)
+        .map_err(|e| format!("the envelope is not JSON: {}", without_line(&e)))?;
     let members = members(line).ok_or("the envelope is not a JSON object")?;
     let mut envelope = Envelope::default();
     for (name, raw) in members {

@@ -31,11 +31,7 @@ fn documents_keep_their_text_and_bytes_are_decoded() {
     );
     check(
         r#"{"value":{"$bytes":"AAH/"},"key":{ "$bytes" : "YQ" }}"#,
-        Envelope {
-            value: Part::Bytes(vec![0, 1, 255]),
-            key: Part::Bytes(b"a".to_vec()),
-            ..Envelope::default()
-        },
+        Envelope { value: Part::Bytes(vec![0, 1, 255]), key: Part::Bytes(b"a".to_vec()), ..Envelope::default() },
     );
     check(
         r#"{"value":{"$bytes":"YQ==","more":1}}"#,

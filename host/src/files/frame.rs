@@ -55,7 +55,16 @@ pub struct Frame {
 impl Frame {
     /// From an offset of the input on; `limit` is the longest line in bytes.
     pub fn new(position: u64, limit: usize) -> Frame {
-        Frame { buffer: Vec::new(), start: 0, scanned: 0, position, limit, skipped: None, ended: false, last: (0, position) }
+        Frame {
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            position,
+            limit,
+            skipped: None,
+            ended: false,
+            last: (0, position),
+        }
     }
 
     /// Offset in the input behind the last line that was given.

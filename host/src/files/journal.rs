@@ -191,7 +191,8 @@ impl Journal {
         for (task, (marker, states)) in tasks.iter().enumerate() {
             for piece in pieces(states) {
                 let state = format::write_task(Kind::Snapshot, marker, &[piece]);
-                let part = state.and_then(|s| format::encode(Kind::Bucket, &Part { task: task as u32, state: Bytes(s) }));
+                let part =
+                    state.and_then(|s| format::encode(Kind::Bucket, &Part { task: task as u32, state: Bytes(s) }));
                 match part {
                     Ok(part) => checkpoint.put(part),
                     // The round is not finished: it is no checkpoint.

@@ -2,8 +2,8 @@
 //! leave by a route as documents.
 
 use serde_json::Value;
-use tamis_guest::document::{Doc, Node, cell_f64, cell_i64, is_container};
 use tamis_guest::document::Builder;
+use tamis_guest::document::{Doc, Node, cell_f64, cell_i64, is_container};
 
 use crate::batch::kind;
 

@@ -139,13 +139,7 @@ impl Outbox for Ledger {
         self.sinks.partial = true;
     }
 
-    fn commit(
-        &mut self,
-        plan: &Plan,
-        tasks: &mut [&mut Task],
-        source: Position,
-        kind: Commit,
-    ) -> Result<(), Trouble> {
+    fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: Position, kind: Commit) -> Result<(), Trouble> {
         let done = self.try_commit(plan, tasks, source, kind);
         if done.is_err() && self.journal.is_some() {
             // The next run would do the same; a reader should not wait for it.

@@ -10,8 +10,8 @@ pub mod envelope;
 pub mod filling;
 pub mod frame;
 pub mod identity;
-pub mod json;
 pub mod journal;
+pub mod json;
 pub mod ledger;
 pub mod place;
 pub mod reader;
@@ -40,7 +40,9 @@ impl Trouble {
 
     /// A failed operation on a path.
     pub fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Trouble {
-        use std::io::ErrorKind::{BrokenPipe, IsADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
+        use std::io::ErrorKind::{
+            BrokenPipe, IsADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull,
+        };
         let way_out = match error.kind() {
             NotFound => "check the path; paths in a pipeline file are relative to the file",
             PermissionDenied => "give the user that runs tamis the right to it, or name another path",

@@ -254,7 +254,8 @@ impl Sinks {
             Some(bytes) => String::from_utf8_lossy(bytes.get(..bytes.len().min(1024)).unwrap_or(&bytes)).into_owned(),
             None => "null".to_owned(),
         });
-        let note = Position { topic: input.topic.clone(), partition: input.partition, offset: row.origin.offset, value };
+        let note =
+            Position { topic: input.topic.clone(), partition: input.partition, offset: row.origin.offset, value };
         let note = Some(Box::new((failure.clone(), note)));
         if self.tolerance == Tolerance::None && self.refused.is_none() && failure.code != "late" {
             let refused = Refused { failure: failure.clone(), origin: row.origin };
@@ -283,8 +284,7 @@ impl Sinks {
         let (from, came) = came.unwrap_or((batch, *row));
         self.write(place, from, &came, &headers);
         self.polled = original;
-        let count: fn(&mut Counts) -> &mut u64 =
-            if failure.code == "late" { |c| &mut c.late } else { |c| &mut c.dead };
+        let count: fn(&mut Counts) -> &mut u64 = if failure.code == "late" { |c| &mut c.late } else { |c| &mut c.dead };
         let end = self.pending.len();
         self.emissions.push(Emission { writer: Some(place.writer), end, count, failure: note });
     }

@@ -250,14 +250,7 @@ impl Source {
         Ok(())
     }
 
-    fn push(
-        &mut self,
-        path: String,
-        reader: Option<Reader>,
-        partition: usize,
-        identity: Option<Identity>,
-        taken: u64,
-    ) {
+    fn push(&mut self, path: String, reader: Option<Reader>, partition: usize, identity: Option<Identity>, taken: u64) {
         let (topic, partition) = (self.topic_of(&path), partition as i32);
         let input = self.input(Input { topic: topic.clone(), partition }, 0);
         self.files.push(SourceFile {

@@ -199,8 +199,7 @@ fn envelopes_name_their_own_positions() {
 {"nonsense":1}
 {"value":2}
 "#;
-    let expected =
-        [r#"0/0={"n":1} 0/7="x""#, "3/0=null", r#"envelope 0/8={"nonsense":1}"#, "0/9=2", "end of [0, 1]"];
+    let expected = [r#"0/0={"n":1} 0/7="x""#, "3/0=null", r#"envelope 0/8={"nonsense":1}"#, "0/9=2", "end of [0, 1]"];
     check(content, Format::Envelope, &expected);
 }
 

@@ -77,7 +77,8 @@ fn list<'a>(answer: &'a Value, name: &str) -> Result<&'a [Value], String> {
 }
 
 fn texts(answer: &Value, name: &str) -> Result<Vec<String>, String> {
-    let text = |v: &Value| v.as_str().map(str::to_string).ok_or_else(|| format!("`{name}` of its answer is no list of texts"));
+    let text =
+        |v: &Value| v.as_str().map(str::to_string).ok_or_else(|| format!("`{name}` of its answer is no list of texts"));
     list(answer, name)?.iter().map(text).collect()
 }
 
@@ -106,9 +107,17 @@ fn traits(traits: &Value) -> Result<Traits, String> {
     let truth = |name: &str| traits.get(name).and_then(Value::as_bool).unwrap_or(false);
     Ok(Traits {
         keyed: truth("keyed"),
-        clock: word(traits, "clock", &[("event", Clock::Event), ("processing", Clock::Processing), ("ingestion", Clock::Ingestion)])?,
+        clock: word(
+            traits,
+            "clock",
+            &[("event", Clock::Event), ("processing", Clock::Processing), ("ingestion", Clock::Ingestion)],
+        )?,
         wants_time: truth("wants-time"),
-        expires_by: word(traits, "expires-by", &[("now", ExpiresBy::Now), ("seen", ExpiresBy::Seen), ("time", ExpiresBy::Time)])?,
+        expires_by: word(
+            traits,
+            "expires-by",
+            &[("now", ExpiresBy::Now), ("seen", ExpiresBy::Seen), ("time", ExpiresBy::Time)],
+        )?,
         output: word(
             traits,
             "output",

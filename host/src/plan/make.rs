@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::answer::{self, Answer, Places};
-use super::{ColumnRef, Clock, Coder, Conditions, Guests, KeyGuest, Plan, Planned, PlannedKey, Traits, judge, project};
+use super::{Clock, Coder, ColumnRef, Conditions, Guests, KeyGuest, Plan, Planned, PlannedKey, Traits, judge, project};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::node::Span;
 use crate::config::params;
@@ -88,7 +88,8 @@ impl Maker<'_> {
             reencode_value: differs(&encode_value, &decode_value),
             event_time: stages.iter().any(|s| s.wants_event_time),
             ingestion: stages.iter().any(|s| s.traits.wants_time && s.traits.clock == Clock::Ingestion),
-            one_task: self.conditions.partitions != Some(1) && stages.iter().any(|s| s.key.is_some() && s.scope != Scope::Partition),
+            one_task: self.conditions.partitions != Some(1)
+                && stages.iter().any(|s| s.key.is_some() && s.scope != Scope::Partition),
             pipeline: pipeline.clone(),
             stages,
             decode_key,
@@ -133,7 +134,8 @@ impl Maker<'_> {
                 World::Transform | World::Keyed => ("a stage", "it stands in `stages`"),
             };
             self.findings.push(
-                Diagnostic::error("P-GUEST", uses.span, format!("`{}` is {is}, and cannot be {role}", uses.name)).help(place),
+                Diagnostic::error("P-GUEST", uses.span, format!("`{}` is {is}, and cannot be {role}", uses.name))
+                    .help(place),
             );
             return None;
         }
@@ -151,8 +153,12 @@ impl Maker<'_> {
             // A key that was written and refused has been reported.
             if stage.node.get("key").is_none_or(|n| n.is_null()) {
                 self.findings.push(
-                    Diagnostic::error("P-MISSING", places.stage_span(), format!("`{}` keeps state by key: the stage needs a `key`", stage.uses.name))
-                        .help("add `key: value.ID`, or several: `key: [value.a, value.b]`"),
+                    Diagnostic::error(
+                        "P-MISSING",
+                        places.stage_span(),
+                        format!("`{}` keeps state by key: the stage needs a `key`", stage.uses.name),
+                    )
+                    .help("add `key: value.ID`, or several: `key: [value.a, value.b]`"),
                 );
             }
             return None;
@@ -160,8 +166,12 @@ impl Maker<'_> {
         for name in ["key", "scope", "state"] {
             if let (false, Some(span)) = (keyed, stage.node.key_span(name)) {
                 self.findings.push(
-                    Diagnostic::error("P-VALUE", span, format!("`{name}` is for keyed stages; `{}` keeps no state", stage.uses.name))
-                        .help("leave it out"),
+                    Diagnostic::error(
+                        "P-VALUE",
+                        span,
+                        format!("`{name}` is for keyed stages; `{}` keeps no state", stage.uses.name),
+                    )
+                    .help("leave it out"),
                 );
             }
         }
@@ -173,7 +183,10 @@ impl Maker<'_> {
         let context = self.context(stage, before);
         let answer = self.ask(stage, &module, &params, &context, &places)?;
         if keyed != answer.traits.keyed {
-            let text = format!("`{}` contradicts itself: the trait `keyed` is {}, its world says otherwise", stage.uses.name, answer.traits.keyed);
+            let text = format!(
+                "`{}` contradicts itself: the trait `keyed` is {}, its world says otherwise",
+                stage.uses.name, answer.traits.keyed
+            );
             self.findings.push(Diagnostic::error("P-GUEST", places.stage_span(), text).help("tell its author"));
             return None;
         }
@@ -211,7 +224,14 @@ impl Maker<'_> {
         Some((planned, answer.raw_traits))
     }
 
-    fn ask(&mut self, stage: &Stage, module: &Module, params: &Value, context: &Value, places: &Places<'_>) -> Option<Answer> {
+    fn ask(
+        &mut self,
+        stage: &Stage,
+        module: &Module,
+        params: &Value,
+        context: &Value,
+        places: &Places<'_>,
+    ) -> Option<Answer> {
         let answer = module
             .check(params, context, &self.pipeline.limits)
             .map_err(|fault| fault_text(&fault))
@@ -220,8 +240,12 @@ impl Maker<'_> {
             Ok(answer) => Some(answer),
             Err(text) => {
                 self.findings.push(
-                    Diagnostic::error("P-GUEST", places.stage_span(), format!("`{}` failed when it was asked for its plan: {text}", stage.uses.name))
-                        .help("`tamis inspect` says what the module is; this is a mistake of the module, tell its author"),
+                    Diagnostic::error(
+                        "P-GUEST",
+                        places.stage_span(),
+                        format!("`{}` failed when it was asked for its plan: {text}", stage.uses.name),
+                    )
+                    .help("`tamis inspect` says what the module is; this is a mistake of the module, tell its author"),
                 );
                 None
             }
@@ -232,15 +256,18 @@ impl Maker<'_> {
         let module = self.module(uses, &[World::Key], "a key")?;
         let params = params::given(&uses.with);
         let (text, help) = match module.key_columns(&params, &self.pipeline.limits) {
-            Ok(names) => match names.iter().map(|n| ColumnRef::parse(n).map_err(|e| format!("it reads `{n}`: {e}"))).collect() {
-                Ok(reads) => return Some(KeyGuest { module, params, reads }),
-                Err(text) => (text, "tell its author"),
-            },
+            Ok(names) => {
+                match names.iter().map(|n| ColumnRef::parse(n).map_err(|e| format!("it reads `{n}`: {e}"))).collect() {
+                    Ok(reads) => return Some(KeyGuest { module, params, reads }),
+                    Err(text) => (text, "tell its author"),
+                }
+            }
             Err(CheckError::Refused(text)) => (text, "change its parameters in `with`"),
             Err(CheckError::Fault(fault)) => (fault_text(&fault), "tell its author"),
         };
         let span = uses.node.as_ref().map_or(uses.span, |n| n.span);
-        self.findings.push(Diagnostic::error("P-GUEST", span, format!("the key guest `{}`: {text}", uses.name)).help(help));
+        self.findings
+            .push(Diagnostic::error("P-GUEST", span, format!("the key guest `{}`: {text}", uses.name)).help(help));
         None
     }
 

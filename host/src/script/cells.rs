@@ -119,7 +119,8 @@ fn decode(bytes: &[u8], codec: &mut Guest) -> Content {
     let plain = || Content::Bytes(bytes.to_vec());
     let Ok(decoded) = codec.decode(&payloads) else { return plain() };
     let column = decoded.columns.first().filter(|_| decoded.failures.is_empty());
-    let Some((&of, &[offset, length])) = column.and_then(|c| Some((c.kinds.first()?, c.spans.get(..2)?.first_chunk()?)))
+    let Some((&of, &[offset, length])) =
+        column.and_then(|c| Some((c.kinds.first()?, c.spans.get(..2)?.first_chunk()?)))
     else {
         return plain();
     };

@@ -49,7 +49,9 @@ impl Content {
         match (self, other) {
             (Content::Null, Content::Null) => true,
             (Content::Boolean(a), Content::Boolean(b)) => a == b,
-            (Content::Number(a), Content::Number(b)) => a == b || number::canonical(a.as_bytes()) == number::canonical(b.as_bytes()),
+            (Content::Number(a), Content::Number(b)) => {
+                a == b || number::canonical(a.as_bytes()) == number::canonical(b.as_bytes())
+            }
             (Content::Float(a), Content::Float(b)) => a == b || (a.is_nan() && b.is_nan()),
             (Content::Text(a), Content::Text(b)) => a == b,
             (Content::Bytes(a), Content::Bytes(b)) => a == b,

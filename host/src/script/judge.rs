@@ -125,11 +125,7 @@ impl Judge<'_> {
             for j in (0..came.len()).rev() {
                 let at = i * width + j;
                 same[at] = self.matches(&expected[i], came[j]);
-                length[at] = if same[at] {
-                    length[at + width + 1] + 1
-                } else {
-                    length[at + width].max(length[at + 1])
-                };
+                length[at] = if same[at] { length[at + width + 1] + 1 } else { length[at + width].max(length[at + 1]) };
             }
         }
         let (mut i, mut j) = (0, 0);
@@ -189,12 +185,15 @@ impl Judge<'_> {
         let mut table: Vec<&HeardRow> = Vec::new();
         let main: Vec<&HeardRow> = self.heard.rows.iter().filter(|row| row.route == Route::Main).collect();
         for heard in main {
-            let removes = self.tag(heard) == Tag::Tomb || matches!(heard.row.kind, batch::Kind::Old | batch::Kind::Delete);
+            let removes =
+                self.tag(heard) == Tag::Tomb || matches!(heard.row.kind, batch::Kind::Old | batch::Kind::Delete);
             match self.output {
                 OutputKind::Upsert => table.retain(|row| !self.same_key(row, heard)),
                 OutputKind::Append if removes => table.retain(|row| !self.same_key(row, heard)),
                 OutputKind::Retract if removes => {
-                    if let Some(at) = table.iter().position(|row| self.same_key(row, heard) && self.same_value(row, heard)) {
+                    if let Some(at) =
+                        table.iter().position(|row| self.same_key(row, heard) && self.same_value(row, heard))
+                    {
                         table.remove(at);
                     }
                 }
@@ -381,7 +380,9 @@ fn show_record(record: &Record) -> String {
         Body::Document(document) => members.push(format!("value: {document}")),
         Body::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => members.push(format!("text: {}", quoted(text))),
-            Err(_) => members.push(format!("hex: {}", Content::Bytes(bytes.clone()).to_string().trim_start_matches("hex "))),
+            Err(_) => {
+                members.push(format!("hex: {}", Content::Bytes(bytes.clone()).to_string().trim_start_matches("hex ")))
+            }
         },
     }
     if !record.headers.is_empty() {
@@ -401,7 +402,8 @@ fn show_record(record: &Record) -> String {
 
 /// Names that the shorthand can say.
 fn plain(name: &str) -> bool {
-    !["t", "at", "p", "o", "topic", "epoch", "w", "of", "key", "value", "headers", "json", "text", "hex"].contains(&name)
+    !["t", "at", "p", "o", "topic", "epoch", "w", "of", "key", "value", "headers", "json", "text", "hex"]
+        .contains(&name)
 }
 
 /// Nanoseconds as milliseconds, with a fraction where there is one.

@@ -9,14 +9,45 @@ use crate::config::node::{Node, NodeKind, Span};
 
 /// Members of a test.
 const TEST: [&str; 22] = [
-    "name", "why", "with", "key", "scope", "state", "time", "stage", "from", "to", "match", "partitions", "bounded",
-    "delivery", "input", "output", "table", "counters", "refused", "warns", "stops", "needs",
+    "name",
+    "why",
+    "with",
+    "key",
+    "scope",
+    "state",
+    "time",
+    "stage",
+    "from",
+    "to",
+    "match",
+    "partitions",
+    "bounded",
+    "delivery",
+    "input",
+    "output",
+    "table",
+    "counters",
+    "refused",
+    "warns",
+    "stops",
+    "needs",
 ];
 /// Steps that are one word.
 const WORDS: [&str; 5] = ["end", "commit", "restart", "crash", "batch"];
 /// Steps that are a mapping with one member.
 const STEPS: [&str; 13] = [
-    "clock", "watermark", "end", "idle", "block", "unblock", "restart", "redeliver", "reload", "forget", "sink", "state",
+    "clock",
+    "watermark",
+    "end",
+    "idle",
+    "block",
+    "unblock",
+    "restart",
+    "redeliver",
+    "reload",
+    "forget",
+    "sink",
+    "state",
     "series",
 ];
 
@@ -55,9 +86,7 @@ pub fn test(node: &Node) -> Result<Test, Vec<Diagnostic>> {
     if wrong.is_empty() { Ok(test) } else { Err(wrong) }
 }
 
-fn member(
-    test: &mut Test, name: &str, span: Span, node: &Node, wrong: &mut Vec<Diagnostic>,
-) -> Result<(), Diagnostic> {
+fn member(test: &mut Test, name: &str, span: Span, node: &Node, wrong: &mut Vec<Diagnostic>) -> Result<(), Diagnostic> {
     match name {
         "name" => test.name = text_of(node)?,
         "why" => drop(text_of(node)?),
@@ -109,7 +138,10 @@ fn replace(replace: &mut Replace, name: &str, node: &Node) {
 
 /// Reads each element, keeping what is right of it.
 fn collect<T>(
-    nodes: &[Node], wrong: &mut Vec<Diagnostic>, read: impl Fn(&Node) -> Result<T, Diagnostic>, into: &mut Vec<T>,
+    nodes: &[Node],
+    wrong: &mut Vec<Diagnostic>,
+    read: impl Fn(&Node) -> Result<T, Diagnostic>,
+    into: &mut Vec<T>,
 ) {
     for node in nodes {
         match read(node) {
@@ -124,7 +156,13 @@ fn step(node: &Node) -> Result<Step, Diagnostic> {
     let members = match &*node.kind {
         NodeKind::Text { text, .. } => return word(text, node.span),
         NodeKind::Map(members) => members,
-        _ => return Err(Diagnostic::error("P-VALUE", node.span, "a step is a word, a record, or a mapping with one member")),
+        _ => {
+            return Err(Diagnostic::error(
+                "P-VALUE",
+                node.span,
+                "a step is a word, a record, or a mapping with one member",
+            ));
+        }
     };
     let [(name, _, inner)] = members.as_slice() else {
         return Ok(Step::Record(Box::new(record(node)?)));
@@ -235,9 +273,11 @@ pub fn integer<T: TryFrom<i64>>(node: &Node, least: i64) -> Result<T, Diagnostic
 
 fn one_of<'w>(node: &Node, words: &[&'w str]) -> Result<&'w str, Diagnostic> {
     let text = text_of(node)?;
-    words.iter().find(|word| **word == text).copied().ok_or_else(|| {
-        Diagnostic::error("P-VALUE", node.span, format!("`{text}` is none of {}", words.join(", ")))
-    })
+    words
+        .iter()
+        .find(|word| **word == text)
+        .copied()
+        .ok_or_else(|| Diagnostic::error("P-VALUE", node.span, format!("`{text}` is none of {}", words.join(", "))))
 }
 
 /// P-UNKNOWN for a name that may not stand here, with the nearest that may.

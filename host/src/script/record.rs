@@ -196,7 +196,9 @@ fn read_mark(record: &mut Record, mark: &str, node: &Node) -> Result<(), Diagnos
         "topic" => record.topic = Some(text_of(node)?),
         "epoch" => record.epoch = Some(integer(node, 0)?),
         "w" => match &*node.kind {
-            NodeKind::List(bounds) if bounds.len() == 2 => record.w = Some((instant(&bounds[0])?, instant(&bounds[1])?)),
+            NodeKind::List(bounds) if bounds.len() == 2 => {
+                record.w = Some((instant(&bounds[0])?, instant(&bounds[1])?))
+            }
             _ => return Err(Diagnostic::error("P-VALUE", node.span, "a window is `[start, end]`")),
         },
         _ => match &*node.kind {
@@ -244,7 +246,10 @@ pub fn with_index(node: &Node, i: i64) -> Node {
         }
         NodeKind::List(items) => NodeKind::List(items.iter().map(|item| with_index(item, i)).collect()),
         NodeKind::Map(members) => NodeKind::Map(
-            members.iter().map(|(name, at, node)| (name.replace("$i", &i.to_string()), *at, with_index(node, i))).collect(),
+            members
+                .iter()
+                .map(|(name, at, node)| (name.replace("$i", &i.to_string()), *at, with_index(node, i)))
+                .collect(),
         ),
         _ => return node.clone(),
     };
@@ -263,7 +268,8 @@ pub fn series(node: &Node) -> Result<super::Series, Diagnostic> {
         }
     }
     let missing = |name: &str, span: Span| {
-        Diagnostic::error("P-MISSING", span, format!("`series` needs `{name}`")).help("{ from: 1, to: 9, record: { .. } }")
+        Diagnostic::error("P-MISSING", span, format!("`series` needs `{name}`"))
+            .help("{ from: 1, to: 9, record: { .. } }")
     };
     Ok(super::Series {
         from: from.ok_or_else(|| missing("from", node.span))?,

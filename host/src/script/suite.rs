@@ -114,7 +114,8 @@ impl<'a> Suite<'a> {
         }
         stages.truncate(last + 1);
         stages.drain(..first.min(stages.len()));
-        let stage = test.stage.as_ref().map(|(id, _)| id.clone()).or_else(|| pipeline.default_stage().map(str::to_owned));
+        let stage =
+            test.stage.as_ref().map(|(id, _)| id.clone()).or_else(|| pipeline.default_stage().map(str::to_owned));
         Ok(Case { suite: self, test, pipeline, stage, inputs: inputs(test) })
     }
 }
@@ -224,8 +225,11 @@ impl Case<'_> {
         });
         Some(Reason::Rows(Difference {
             route: "other cuts",
-            lines: [vec![Line::Note(format!("guest `{guest}` gives other rows when batches are cut differently"))], difference]
-                .concat(),
+            lines: [
+                vec![Line::Note(format!("guest `{guest}` gives other rows when batches are cut differently"))],
+                difference,
+            ]
+            .concat(),
         }))
     }
 
@@ -276,7 +280,13 @@ impl Case<'_> {
         for last in 0..self.pipeline.stages.len() {
             let mut pipeline = self.pipeline.clone();
             pipeline.stages.truncate(last + 1);
-            let part = Case { suite: self.suite, test: self.test, pipeline, stage: self.stage.clone(), inputs: self.inputs.clone() };
+            let part = Case {
+                suite: self.suite,
+                test: self.test,
+                pipeline,
+                stage: self.stage.clone(),
+                inputs: self.inputs.clone(),
+            };
             let plan = part.plan(&[], &BTreeMap::new()).ok()?;
             let first = play(self.test, &part, &plan, &self.inputs, Cuts::Asked);
             if part.differs(&plan, &first, &self.inputs).is_some() {
@@ -293,7 +303,8 @@ impl Planner for Case<'_> {
         for replace in std::iter::once(&self.test.replace).chain(restarts) {
             pipeline = pipeline.replace(self.stage.as_deref(), replace)?;
         }
-        let named = |code: &&str| self.test.refused.as_deref() == Some(*code) || self.test.warns.iter().any(|w| w == *code);
+        let named =
+            |code: &&str| self.test.refused.as_deref() == Some(*code) || self.test.warns.iter().any(|w| w == *code);
         let source = Conditions::of(&self.pipeline, None);
         // Only a test that lists duplicates asks for them: guests may be quicker when nobody does.
         let duplicates = self.test.output.iter().any(|row| judge::route_of(row) == Route::Duplicates);

@@ -20,7 +20,8 @@ impl Transform for Mask {
         let mut check = Check::of(&fields, &fields);
         check.traits.row_preserving = true;
         for (i, field) in fields.iter().enumerate() {
-            let is_value = field.strip_prefix("value").is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            let is_value =
+                field.strip_prefix("value").is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
             if !is_value {
                 let at = format!("/with/fields/{i}");
                 check

@@ -8,14 +8,22 @@ pub static ENTRIES: &[Entry] = &[
         code: "P-SYNTAX",
         when: "the file is not YAML, or more of it than is allowed",
         reason: "Nothing can be said of a file that cannot be read. Files are YAML 1.2 with the core schema, one document each; JSON is a part of that. Nesting, the number of values (aliases counted as what they stand for) and the length are bounded.",
-        ways: &["check indentation and brackets at the place shown", "quote text that begins with one of { [ * & ! | > % @", "put a second document into a file of its own"],
+        ways: &[
+            "check indentation and brackets at the place shown",
+            "quote text that begins with one of { [ * & ! | > % @",
+            "put a second document into a file of its own",
+        ],
         rules: &[],
     },
     Entry {
         code: "P-UNKNOWN",
         when: "a member is not known where it stands, or stands there twice",
         reason: "A misspelt setting that is silently ignored runs with its default for months. So nothing is ignored, and of two members of one name neither wins.",
-        ways: &["take the name that is suggested", "look whether it belongs one level up or down: parameters of a guest stand in `with`, key, scope and state beside it, time at the top", "`tamis schema` for an editor that completes names"],
+        ways: &[
+            "take the name that is suggested",
+            "look whether it belongs one level up or down: parameters of a guest stand in `with`, key, scope and state beside it, time at the top",
+            "`tamis schema` for an editor that completes names",
+        ],
         rules: &[],
     },
     Entry {
@@ -29,21 +37,32 @@ pub static ENTRIES: &[Entry] = &[
         code: "P-VALUE",
         when: "a value has another type than is wanted, or is not legal",
         reason: "Types are not guessed: `yes` is text, `1` is a number, and text where a list is wanted is a mistake more often than a shorthand. Short forms are listed, never inferred.",
-        ways: &["take what is suggested", "quote a number or a boolean where text is wanted", "`tamis inspect GUEST` lists the parameters of a guest"],
+        ways: &[
+            "take what is suggested",
+            "quote a number or a boolean where text is wanted",
+            "`tamis inspect GUEST` lists the parameters of a guest",
+        ],
         rules: &[],
     },
     Entry {
         code: "P-UNIT",
         when: "a duration or a size has no unit, or none that is known",
         reason: "`60` is a minute to one reader and 60 ms to the next.",
-        ways: &["durations: ns us ms s m h d w, largest first: `250ms`, `1d12h`, `1.5s`; zero is `0s`", "sizes: B KB MB GB TB (powers of 1000), KiB MiB GiB TiB (1024); zero is `0B`"],
+        ways: &[
+            "durations: ns us ms s m h d w, largest first: `250ms`, `1d12h`, `1.5s`; zero is `0s`",
+            "sizes: B KB MB GB TB (powers of 1000), KiB MiB GiB TiB (1024); zero is `0B`",
+        ],
         rules: &["X6"],
     },
     Entry {
         code: "P-PATH",
         when: "a field path cannot be read, or does not start with a root",
         reason: "A bare name could mean a member of the value, of the key, or a header. A dot means nesting, so a name with a dot in it must be quoted.",
-        ways: &["begin with value, key, headers, timestamp, topic, partition, offset, epoch or position: `value.id`", "other names are quoted: `value[\"a.b\"]`", "elements of arrays count from 0: `value.tags[0]`"],
+        ways: &[
+            "begin with value, key, headers, timestamp, topic, partition, offset, epoch or position: `value.id`",
+            "other names are quoted: `value[\"a.b\"]`",
+            "elements of arrays count from 0: `value.tags[0]`",
+        ],
         rules: &["K9"],
     },
     Entry {
@@ -64,14 +83,23 @@ pub static ENTRIES: &[Entry] = &[
         code: "P-TIMESTAMP",
         when: "something needs event time, `time` names the record timestamp, and the records have none",
         reason: "Lines of a file carry no timestamp. Every record would be invalid.",
-        ways: &["say where event time is: `time: value.created_at`", "read envelopes, which carry a timestamp: `format: envelope`", "use a mode without event time: `clock: processing`, or `order: arrival` without a window"],
+        ways: &[
+            "say where event time is: `time: value.created_at`",
+            "read envelopes, which carry a timestamp: `format: envelope`",
+            "use a mode without event time: `clock: processing`, or `order: arrival` without a window",
+        ],
         rules: &["T1"],
     },
     Entry {
         code: "P-GUEST",
         when: "there is no such guest, it is of another world than its place wants, or it cannot be used",
         reason: "A codec is no stage, a stage no key. A module that does not fit this host is refused before anything runs.",
-        ways: &["`tamis list` shows what is there", "name a file by its path, relative to the pipeline file: `./my.wasm`", "put modules that go by name into `modules/` beside the pipeline file, or name a folder with --modules or TAMIS_MODULES", "`tamis inspect GUEST` says what a module is; of two of one name and version take one away"],
+        ways: &[
+            "`tamis list` shows what is there",
+            "name a file by its path, relative to the pipeline file: `./my.wasm`",
+            "put modules that go by name into `modules/` beside the pipeline file, or name a folder with --modules or TAMIS_MODULES",
+            "`tamis inspect GUEST` says what a module is; of two of one name and version take one away",
+        ],
         rules: &[],
     },
     Entry {

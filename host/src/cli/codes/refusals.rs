@@ -8,21 +8,32 @@ pub static ENTRIES: &[Entry] = &[
         code: "D-NO1",
         when: "keep first by time or fields, into append output, at once",
         reason: "A record that comes later may be earlier, and would have been the first. What was sent cannot be taken back in append output.",
-        ways: &["`emit: close`: wait until nothing earlier can come", "`output: upsert` or `output: retract`: corrections can be written", "`order: arrival`: the first to arrive is the first"],
+        ways: &[
+            "`emit: close`: wait until nothing earlier can come",
+            "`output: upsert` or `output: retract`: corrections can be written",
+            "`order: arrival`: the first to arrive is the first",
+        ],
         rules: &["2.1", "2.2", "D1"],
     },
     Entry {
         code: "D-NO2",
         when: "keep last, into append output, at once",
         reason: "Every newer record replaces the one that was sent; append output cannot say so.",
-        ways: &["`output: upsert` or `output: retract`", "a window with `emit: close`: one record per key and window, when it is over"],
+        ways: &[
+            "`output: upsert` or `output: retract`",
+            "a window with `emit: close`: one record per key and window, when it is over",
+        ],
         rules: &["2.1", "2.2", "D1"],
     },
     Entry {
         code: "D-NO3",
         when: "`emit: close` without a window, on input without an end",
         reason: "The scope of a key never closes, so nothing would ever be emitted. Keep first by arrival, or by time under the event clock, is final earlier and is accepted.",
-        ways: &["a window", "`emit: immediate` with `output: upsert`", "input that ends: a file, or Kafka with `until: end`"],
+        ways: &[
+            "a window",
+            "`emit: immediate` with `output: upsert`",
+            "input that ends: a file, or Kafka with `until: end`",
+        ],
         rules: &["2.1", "D3"],
     },
     Entry {
@@ -57,7 +68,12 @@ pub static ENTRIES: &[Entry] = &[
         code: "D-UNBOUNDED",
         when: "input without an end, no window, and nothing that bounds the state",
         reason: "Every new key stays for ever: the state grows until the disk is full, weeks after the start.",
-        ways: &["`state: { retention: 7d }`", "a window or horizon: `window: { horizon: 1h }`", "`state: { max_entries: 1000000 }` or `max_bytes`", "`state: { unbounded: true }`, if the number of keys is bounded by nature"],
+        ways: &[
+            "`state: { retention: 7d }`",
+            "a window or horizon: `window: { horizon: 1h }`",
+            "`state: { max_entries: 1000000 }` or `max_bytes`",
+            "`state: { unbounded: true }`, if the number of keys is bounded by nature",
+        ],
         rules: &["X7"],
     },
     Entry {
