@@ -1,6 +1,8 @@
 //! `test`: the tests in pipeline files, through the real guests, offline.
 
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -50,7 +52,18 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
             .help("tests stand under `tests:` in a pipeline file; `--filter` looks for text in their names"));
     }
     let seed = shuffle(args, &mut jobs);
-    let verdicts = run_all(&suites, &jobs, &|_| ());
+    let shown = session.talks_to_terminal() && !session.json;
+    let done = AtomicUsize::new(0);
+    let verdicts = run_all(&suites, &jobs, &|_| {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if shown {
+            // Nobody seeing it is no reason to stop.
+            let _ = write!(std::io::stderr(), "\r{done} of {} tests", jobs.len());
+        }
+    });
+    if shown {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
 
     let (mut text, mut tests) = (String::new(), Vec::new());
     for (&(number, test), verdict) in jobs.iter().zip(&verdicts) {

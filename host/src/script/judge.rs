@@ -314,7 +314,11 @@ impl Judge<'_> {
             w: (row.window != batch::Row::NO_WINDOW).then_some(row.window),
             of: self.winner(heard),
             key: (row.key != Payload::Null).then(|| self.reader.key(self.heard, row.key)),
-            value: if let Content::Null = value { Body::Null } else { Body::Document(value) },
+            value: match value {
+                Content::Null => Body::Null,
+                Content::Bytes(bytes) => Body::Bytes(bytes),
+                document => Body::Document(document),
+            },
             headers: self.heard.headers(heard).iter().filter(|(name, _)| shown_header(name)).cloned().collect(),
             ..Record::default()
         };

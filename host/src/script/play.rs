@@ -180,10 +180,8 @@ impl Player<'_> {
             Step::Crash => self.crash(),
             Step::Redeliver(n) => {
                 let from = self.arrivals.len().saturating_sub(*n);
-                for arrival in self.arrivals[from..].to_vec() {
-                    self.say(Word::Record(arrival))?;
-                }
-                Ok(())
+                let again: Vec<Word> = self.arrivals[from..].iter().cloned().map(Word::Record).collect();
+                again.into_iter().try_for_each(|word| self.say(word))
             }
             Step::Later(word) => Err(End::Broken(format!("the step `{word}` comes later"))),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::content::Content;
 use super::moment::{MS, instant};
 use super::read::{integer, known, members, text_of};
+use crate::batch::Headers;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::node::{Node, NodeKind, Span};
 
@@ -32,7 +33,7 @@ pub struct Record {
     /// Its value.
     pub value: Body,
     /// Its headers.
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    pub headers: Headers,
 }
 
 /// The value of a record.
@@ -212,7 +213,7 @@ fn read_mark(record: &mut Record, mark: &str, node: &Node) -> Result<(), Diagnos
 }
 
 /// A mapping, or a list of `[name, text]`.
-fn headers(node: &Node) -> Result<Vec<(String, Option<Vec<u8>>)>, Diagnostic> {
+fn headers(node: &Node) -> Result<Headers, Diagnostic> {
     let value = |node: &Node| match &*node.kind {
         NodeKind::Null => Ok(None),
         _ => text_of(node).map(|text| Some(text.into_bytes())),

@@ -68,7 +68,7 @@ impl<'a> Suite<'a> {
                     .help("every test of a file has its own name");
                 test = Err(test.err().unwrap_or_default().into_iter().chain([twice]).collect());
             }
-            tests.push((name, node.span, test));
+            tests.push((name, node.span, test.map_err(|findings| placed(pipeline, findings))));
         }
         Suite { pipeline, guests, tests }
     }
@@ -81,11 +81,12 @@ impl<'a> Suite<'a> {
         if let Some(later) = test.input.iter().find(|said| matches!(said.step, Step::Later(_))) {
             let Step::Later(word) = &later.step else { return Verdict::Passed };
             let finding = Diagnostic::error("P-LATER", later.span, format!("the step `{word}` is not built yet"));
-            return Verdict::NotRunnable(vec![finding.help("a test that needs it can say so: `needs: later`")]);
+            let finding = finding.help("a test that needs it can say so: `needs: later`");
+            return Verdict::NotRunnable(placed(self.pipeline, vec![finding]));
         }
         match self.case(test) {
             Ok(case) => case.run(),
-            Err(findings) => Verdict::NotRunnable(findings),
+            Err(findings) => Verdict::NotRunnable(placed(self.pipeline, findings)),
         }
     }
 
@@ -314,7 +315,6 @@ impl Planner for Case<'_> {
             stored: stored.clone(),
             ends: ENDS.iter().any(named),
             duplicates,
-            ..source
         };
         let mut plan = plan(&pipeline, self.suite.guests, &conditions)?;
         if duplicates {
@@ -334,6 +334,14 @@ fn output_of(plan: &Plan) -> OutputKind {
 
 fn verdict(reasons: Vec<Reason>) -> Verdict {
     if reasons.is_empty() { Verdict::Passed } else { Verdict::Failed(reasons) }
+}
+
+/// Findings in the file of a pipeline.
+fn placed(pipeline: &Pipeline, mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    for finding in &mut findings {
+        finding.file = pipeline.file.clone();
+    }
+    findings
 }
 
 /// Runs tests on all cores. A job names a suite and one of its tests; `each` hears of every verdict as it comes, the
