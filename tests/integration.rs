@@ -6,6 +6,7 @@ mod cases;
 mod configs;
 mod engine;
 mod examples;
+mod faults;
 mod kill;
 mod model;
 mod oracle;

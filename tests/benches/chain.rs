@@ -151,7 +151,8 @@ impl Native {
                 }
                 keys.push(key::hash(&bytes, SALT));
             }
-            let begin = Begin { batch, rows: (0..ROWS as u32).collect(), keys, end: Stamp::START, ..Begin::default() };
+            let begin =
+                Begin { batch, rows: (0..ROWS as u32).collect(), keys, end: Stamp::START, ..crate::state::nothing() };
             let mut session: Session = self.keyed.take().expect("it came back").session(begin);
             let new =
                 tamis::guest::call::State::seen(&mut session, 0, &[tamis::time::NEVER], &[], false).expect("no bound");
@@ -175,7 +176,7 @@ fn columns(batches: Vec<Batch>) -> Vec<(tamis_guest::Column, Batch)> {
         let mut column = tamis_guest::Column::with_capacity(ROWS, ROWS * 200);
         for row in &batch.rows {
             if let Payload::Bytes(span) = row.value {
-                column.push(tamis_guest::kind::BYTES, batch.bytes(span));
+                column.push_bytes(tamis_guest::kind::BYTES, batch.bytes(span));
             }
         }
         column

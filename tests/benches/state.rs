@@ -16,9 +16,24 @@ fn keys(from: u64) -> Vec<u128> {
     (from..from + ROWS as u64).map(mix).collect()
 }
 
+/// A call without rows in which nothing is due.
+pub fn nothing() -> Begin {
+    Begin {
+        batch: Batch::default(),
+        rows: Vec::new(),
+        keys: Vec::new(),
+        output_keys: None,
+        times: Vec::new(),
+        seen: Vec::new(),
+        end: Stamp::START,
+        now: 0,
+        limit: 0,
+    }
+}
+
 fn begin(from: u64) -> Begin {
     let batch = Batch { rows: crate::chain::batches(0, |t| t)[0].rows.clone(), ..Batch::default() };
-    Begin { batch, rows: (0..ROWS as u32).collect(), keys: keys(from), end: Stamp::START, ..Begin::default() }
+    Begin { batch, rows: (0..ROWS as u32).collect(), keys: keys(from), end: Stamp::START, ..nothing() }
 }
 
 /// Bytes a mark takes and the cost of a check-and-set as the table grows.
@@ -78,7 +93,7 @@ pub fn p10() {
     let (mut worst, mut all, mut closed) = (0u128, 0u128, 0usize);
     loop {
         let start = Instant::now();
-        let empty = Begin { end: Stamp { time: 10, input: 0 }, limit: 4096, ..Begin::default() };
+        let empty = Begin { end: Stamp { time: 10, input: 0 }, limit: 4096, ..nothing() };
         let mut session = keyed.session(empty);
         let dues = session.due().expect("first call");
         let slots: Vec<u32> = (0..dues.spaces.len() as u32).collect();
