@@ -180,6 +180,8 @@ impl Assembly<'_> {
     fn duplicate_of(&self, row: usize, duplicate: usize, batch: &Batch) -> Vec<(String, Option<Vec<u8>>)> {
         let calls = self.rows.len() as u32;
         let winner = match self.answer.winners.get(duplicate) {
+            // A row that names itself names nobody.
+            Some(&winner) if winner as usize == row => None,
             Some(&winner) if winner < calls => {
                 self.rows.get(winner as usize).and_then(|&at| batch.rows.get(at as usize)).map(|r| r.origin)
             }

@@ -78,7 +78,7 @@ fn batch(values: &[String]) -> Batch {
 fn check(pipeline: &str, records: usize, guilty: usize, stage: &str) {
     let text = format!(
         "version: 1\nname: faults\nsource: {{ file: in.jsonl }}\nsink: {{ file: out.jsonl }}\n\
-         errors: {{ dead_letter: {{ file: dead.jsonl }} }}\nlimits: {{ call: 60ms }}\n{pipeline}"
+         errors: {{ dead_letter: {{ file: dead.jsonl }} }}\nlimits: {{ call: 400ms }}\n{pipeline}"
     );
     let read = tamis::config::read(&text, None, &|_| None).map_err(|(findings, _)| findings).unwrap();
     let plan = Arc::new(plan(&read, library(), &Conditions::of(&read, Some(1))).unwrap());
