@@ -60,6 +60,11 @@ fn record(number: u64, time: u64) -> Vec<u8> {
     text
 }
 
+/// A time of 13 digits.
+pub fn at(count: u64) -> u64 {
+    1_700_000_000_000 + count
+}
+
 /// Batches of a round: three records in four are new, one repeats an earlier one; no round repeats another's.
 pub fn batches(round: usize, step: impl Fn(u64) -> u64) -> Vec<Batch> {
     let base = (round as u64 + 1) << 24;
@@ -191,21 +196,21 @@ pub fn p1() {
     let (mut guests, mut native) = (Guests::new(&library, P1), Native::new());
     // A million keys first, then rounds of new ones.
     for round in 0..27 {
-        guests.run(batches(round, |t| t), &mut Forward::default());
-        native.run(columns(batches(round, |t| t)), &mut Vec::new());
+        guests.run(batches(round, at), &mut Forward::default());
+        native.run(columns(batches(round, at)), &mut Vec::new());
     }
     let records = BATCHES * ROWS;
     let (ours, theirs) = duel(
         11,
         |round| {
             let (input, mut out) =
-                (batches(100 + round, |t| t), Forward { bytes: Vec::with_capacity(records * 200), rows: 0 });
+                (batches(100 + round, at), Forward { bytes: Vec::with_capacity(records * 200), rows: 0 });
             let time = guests.run(input, &mut out);
             assert_eq!(out.rows, records * 3 / 4, "three in four are new");
             (time, records)
         },
         |round| {
-            let (input, mut out) = (columns(batches(100 + round, |t| t)), Vec::with_capacity(records * 200));
+            let (input, mut out) = (columns(batches(100 + round, at)), Vec::with_capacity(records * 200));
             let time = native.run(input, &mut out);
             assert_eq!(out.len(), records * 3 / 4 * 200, "three in four are new");
             (time, records)
@@ -215,9 +220,9 @@ pub fn p1() {
     let mut seen: HashMap<(String, String), ()> = HashMap::new();
     let (ours, serde) = duel(
         5,
-        |round| (guests.run(batches(200 + round, |t| t), &mut Forward::default()), records),
+        |round| (guests.run(batches(200 + round, at), &mut Forward::default()), records),
         |round| {
-            let (input, mut out) = (columns(batches(200 + round, |t| t)), Vec::with_capacity(records * 200));
+            let (input, mut out) = (columns(batches(200 + round, at)), Vec::with_capacity(records * 200));
             let (time, ()) = timed(|| {
                 for (column, _) in &input {
                     for row in 0..ROWS {
@@ -265,11 +270,11 @@ pub fn p6() {
     let library = library();
     let (cold, _) = timed(|| {
         let mut guests = Guests::new(&library, P1);
-        guests.run(batches(0, |t| t).into_iter().take(1).collect(), &mut Forward::default())
+        guests.run(batches(0, at).into_iter().take(1).collect(), &mut Forward::default())
     });
     let (warm, _) = timed(|| {
         let mut guests = Guests::new(&library, P1);
-        guests.run(batches(0, |t| t).into_iter().take(1).collect(), &mut Forward::default())
+        guests.run(batches(0, at).into_iter().take(1).collect(), &mut Forward::default())
     });
     println!(
         "P6    {:<58} {:>8.0}ms {:>10} {:>8}  <= 2 s",
@@ -296,8 +301,8 @@ pub fn p8() {
     let records = BATCHES * ROWS;
     let (long, short) = duel(
         9,
-        |round| (two.run(batches(round, |t| t), &mut Forward::default()), records),
-        |round| (one.run(batches(round, |t| t), &mut Forward::default()), records),
+        |round| (two.run(batches(round, at), &mut Forward::default()), records),
+        |round| (one.run(batches(round, at), &mut Forward::default()), records),
     );
     println!("P8    {:<58} {:>8.1}ns {:>10} {:>8}  <= 25 ns", "one more pass-through stage", long - short, "-", "-");
 }
@@ -311,9 +316,9 @@ pub fn p9() {
     let records = BATCHES * ROWS;
     let (ours, theirs) = duel(
         7,
-        |round| (guests.run(batches(round, |t| t), &mut Forward::default()), records),
+        |round| (guests.run(batches(round, at), &mut Forward::default()), records),
         |round| {
-            let input = columns(batches(round, |t| t));
+            let input = columns(batches(round, at));
             let mut out = Vec::with_capacity(records * 200);
             let (time, ()) = timed(|| {
                 for (column, _) in &input {

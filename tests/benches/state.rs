@@ -32,7 +32,7 @@ pub fn nothing() -> Begin {
 }
 
 fn begin(from: u64) -> Begin {
-    let batch = Batch { rows: crate::chain::batches(0, |t| t)[0].rows.clone(), ..Batch::default() };
+    let batch = Batch { rows: crate::chain::batches(0, crate::chain::at)[0].rows.clone(), ..Batch::default() };
     Begin { batch, rows: (0..ROWS as u32).collect(), keys: keys(from), end: Stamp::START, ..nothing() }
 }
 
