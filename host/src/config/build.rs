@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::check::{check, wrong_type};
 use super::diagnostic::Diagnostic;
+use super::ends;
 use super::keys;
 use super::node::Node;
 use super::path::Root;
@@ -116,7 +117,7 @@ fn format(section: Section<'_>, default: Format) -> Format {
 
 fn source(top: Section<'_>, decode: &Codecs, findings: &mut Vec<Diagnostic>) -> Source {
     let (form, node) = top.form("source").unwrap_or(("stdin", None));
-    let section = Section::new(node, if form == "file" { &tables::FILE_SOURCE } else { &tables::STDIN });
+    let section = Section::new(node, if form == "file" { &ends::FILE_SOURCE } else { &ends::STDIN });
     if let Some(written) =
         section.node("format").filter(|n| form != "kafka" && n.as_text() == Some("json") && decode.value.name != "json")
     {
@@ -174,10 +175,10 @@ fn sink(section: Section<'_>, name: &str, default: Format) -> Option<Sink> {
     match (form, node) {
         ("kafka", Some(node)) => Some(Sink::Kafka(node.clone())),
         ("file", node) => {
-            let section = Section::new(node, &tables::FILE_SINK);
+            let section = Section::new(node, &ends::FILE_SINK);
             Some(Sink::File { path: PathBuf::from(section.text("path")?), format: format(section, default) })
         }
-        (_, node) => Some(Sink::Stdout { format: format(Section::new(node, &tables::STDOUT), default) }),
+        (_, node) => Some(Sink::Stdout { format: format(Section::new(node, &ends::STDOUT), default) }),
     }
 }
 

@@ -9,6 +9,7 @@ use variables::Environment;
 pub mod build;
 pub mod check;
 pub mod diagnostic;
+pub mod ends;
 pub mod filled;
 pub mod guests;
 pub mod keys;

@@ -1,9 +1,12 @@
-//! The mappings of the pipeline file (pipeline-file sections 3 to 7, 10 to 12, 14.1).
+//! The mappings of the pipeline file (pipeline-file sections 3, 5 to 7, 11, 12, 14.1); sources and sinks
+//! stand in `ends.rs`.
 
+use super::ends::{SINK_FORMS, SOURCES};
 use super::table::Default::{Depends, Is, None as Nothing, Required};
 use super::table::{Kind, Member, Sign, Table};
 
-const fn member(name: &'static str, kind: Kind, default: super::table::Default, doc: &'static str) -> Member {
+/// One line of a table.
+pub const fn member(name: &'static str, kind: Kind, default: super::table::Default, doc: &'static str) -> Member {
     Member { name, kind, default, doc }
 }
 
@@ -44,143 +47,6 @@ pub static ENCODE: Table = Table {
         member("value", Kind::Map(&USES), Depends("as decoded"), "Codec of record values."),
     ],
 };
-
-const FORMATS: Kind = Kind::Choice(&["lines", "json", "csv", "envelope"]);
-
-/// `source.file`.
-pub static FILE_SOURCE: Table = Table {
-    name: "`source.file`",
-    doc: "Files; each is one partition.",
-    short: Some("path"),
-    members: &[
-        member("path", Kind::Many(&Kind::Text), Required, "A path, a glob, or a list; a glob in the order of names."),
-        member("format", FORMATS, Is("json"), "How bytes become records."),
-        member("follow", Kind::Bool, Is("false"), "Wait for more at the end: unbounded input."),
-        member("topic", Kind::Text, Depends("the file's name"), "What `topic` says in paths and positions."),
-    ],
-};
-
-/// `source.stdin`.
-pub static STDIN: Table = Table {
-    name: "`source.stdin`",
-    doc: "Standard input; one partition.",
-    short: None,
-    members: &[
-        member("format", FORMATS, Is("json"), "How bytes become records."),
-        member("topic", Kind::Text, Is("stdin"), "What `topic` says in paths and positions."),
-    ],
-};
-
-static KAFKA_SOURCE: Table = Table {
-    name: "`source.kafka`",
-    doc: "Kafka topics.",
-    short: Some("topics"),
-    members: &[
-        member("topics", Kind::Many(&Kind::Text), Required, "Topics to read."),
-        member("brokers", Kind::Text, Depends("`bootstrap.servers` of `properties`"), "Short for that setting."),
-        member("group", Kind::Text, Depends("the pipeline's name"), "Consumer group."),
-        member(
-            "start",
-            Kind::Either(&[Kind::Choice(&["earliest", "latest"]), Kind::Instant]),
-            Is("earliest"),
-            "Where to begin without a committed position.",
-        ),
-        member(
-            "until",
-            Kind::Either(&[Kind::Choice(&["end"]), Kind::Instant]),
-            Nothing,
-            "Bounded input: stop at the end offsets seen at the start, or at an instant.",
-        ),
-        member(
-            "isolation",
-            Kind::Choice(&["read_committed", "read_uncommitted"]),
-            Is("read_committed"),
-            "Which records are read.",
-        ),
-        member(
-            "lost",
-            Kind::Choice(&["fail", "skip"]),
-            Is("fail"),
-            "Records that retention removed before they were read.",
-        ),
-        member("properties", Kind::FreeMap, Is("{}"), "Client settings under librdkafka names."),
-    ],
-};
-
-/// What `source` may be.
-pub static SOURCES: [Member; 3] = [
-    member("kafka", Kind::Map(&KAFKA_SOURCE), Nothing, "Kafka topics."),
-    member("file", Kind::Map(&FILE_SOURCE), Nothing, "Files."),
-    member("stdin", Kind::Map(&STDIN), Nothing, "Standard input."),
-];
-
-static CREATE: Table = Table {
-    name: "`create`",
-    doc: "Make the topic if it is missing.",
-    short: None,
-    members: &[
-        member("partitions", Kind::Integer(1), Nothing, "Number of partitions."),
-        member("replication", Kind::Integer(1), Nothing, "Number of copies."),
-        member("config", Kind::FreeMap, Nothing, "Settings of the topic."),
-    ],
-};
-
-static KAFKA_SINK: Table = Table {
-    name: "`sink.kafka`",
-    doc: "A Kafka topic.",
-    short: Some("topic"),
-    members: &[
-        member("topic", Kind::Text, Required, "Topic to write."),
-        member("brokers", Kind::Text, Depends("those of the source"), "Short for `bootstrap.servers`."),
-        member(
-            "delivery",
-            Kind::Choice(&["exactly-once", "at-least-once"]),
-            Is("exactly-once"),
-            "Promise of the whole pipeline.",
-        ),
-        member("create", Kind::Map(&CREATE), Nothing, "Make the topic if it is missing."),
-        member("timestamp", Kind::Choice(&["record", "event"]), Is("record"), "Timestamp of what is written."),
-        member("properties", Kind::FreeMap, Is("{}"), "Client settings under librdkafka names."),
-    ],
-};
-
-/// `sink.file`.
-pub static FILE_SINK: Table = Table {
-    name: "`sink.file`",
-    doc: "A file that is appended to.",
-    short: Some("path"),
-    members: &[
-        member("path", Kind::Text, Required, "Where; what an unfinished run left is cut back to the last commit."),
-        member(
-            "format",
-            FORMATS,
-            Depends("`json`; `envelope` for routes and dead letters"),
-            "How records become bytes.",
-        ),
-    ],
-};
-
-/// `sink.stdout`.
-pub static STDOUT: Table = Table {
-    name: "`sink.stdout`",
-    doc: "Standard output; data only.",
-    short: None,
-    members: &[member(
-        "format",
-        FORMATS,
-        Depends("`json`; `envelope` for routes and dead letters"),
-        "How records become bytes.",
-    )],
-};
-
-/// What `sink`, a route and the dead letter may be.
-pub static SINKS: [Member; 3] = [
-    member("kafka", Kind::Map(&KAFKA_SINK), Nothing, "A Kafka topic."),
-    member("file", Kind::Map(&FILE_SINK), Nothing, "A file."),
-    member("stdout", Kind::Map(&STDOUT), Nothing, "Standard output."),
-];
-
-const SINK: Kind = Kind::OneOf(&SINKS, &["stdout"]);
 
 /// `time`.
 pub static TIME: Table = Table {
@@ -335,8 +201,8 @@ static ROUTES: Table = Table {
     doc: "Where late records and duplicates go.",
     short: None,
     members: &[
-        member("late", SINK, Nothing, "Records that came after what they belong to was final."),
-        member("duplicates", SINK, Nothing, "Records that lost."),
+        member("late", SINK_FORMS, Nothing, "Records that came after what they belong to was final."),
+        member("duplicates", SINK_FORMS, Nothing, "Records that lost."),
     ],
 };
 
@@ -356,7 +222,7 @@ pub static ERRORS: Table = Table {
     doc: "Tolerance, dead letters, retries.",
     short: None,
     members: &[
-        member("dead_letter", SINK, Nothing, "Where failed records go: original bytes, the reason in headers."),
+        member("dead_letter", SINK_FORMS, Nothing, "Where failed records go: original bytes, the reason in headers."),
         member(
             "tolerance",
             Kind::Choice(&["none", "all"]),
@@ -503,7 +369,7 @@ pub static FILE: Table = Table {
         member("time", Kind::Map(&TIME), Is("timestamp"), "Event time and watermarks."),
         member("stages", Kind::List(&Kind::Map(&STAGE)), Is("[]"), "The stages, in order."),
         member("encode", Kind::Map(&ENCODE), Nothing, "Documents to bytes."),
-        member("sink", SINK, Depends("`stdout`; required for a Kafka source"), "Where the output goes."),
+        member("sink", SINK_FORMS, Depends("`stdout`; required for a Kafka source"), "Where the output goes."),
         member("routes", Kind::Map(&ROUTES), Nothing, "Where late records and duplicates go."),
         member("errors", Kind::Map(&ERRORS), Is("{}"), "Tolerance, dead letters, retries."),
         member("limits", Kind::Map(&LIMITS), Is("{}"), "What one call, one batch, one guest may use."),

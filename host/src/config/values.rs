@@ -152,7 +152,7 @@ pub fn print_duration(nanoseconds: i64) -> String {
 
 /// The shortest way to write a size.
 pub fn print_size(bytes: u64) -> String {
-    let fits = SIZES.iter().find(|(_, size)| bytes > 0 && bytes % size == 0);
+    let fits = SIZES.iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
     fits.map_or_else(|| "0B".to_string(), |(unit, size)| format!("{}{unit}", bytes / size))
 }
 

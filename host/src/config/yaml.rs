@@ -1,6 +1,9 @@
 //! Text to nodes: YAML 1.2 with the core schema, JSON as a part of it; aliases followed, variables put in, duplicate
 //! keys refused. Everything that is wrong is reported, but what is no YAML at all ends the reading.
 
+// An error ends the reading of the file, so its size costs nothing.
+#![allow(clippy::result_large_err)]
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -62,7 +62,8 @@ fn refuse(s: &Settings, check: &mut Check) {
         let text = "content is compared only with emit: change";
         check.error("D-EMIT", "/with/content", text).help("leave content out").help("emit: change");
     }
-    if !s.window_in_key && !(s.output == Output::Upsert && s.window.is_aligned()) {
+    let has_window_in_key = s.output == Output::Upsert && s.window.is_aligned();
+    if !s.window_in_key && !has_window_in_key {
         let text = match s.window.shape() {
             Shape::Session => "a session is its key and its start",
             _ => "without upsert output and an aligned window there is no window in the key to leave out",

@@ -1,10 +1,6 @@
 //! Without a window. The rows are those of the cases in the rules' annex, or worked out by hand from the rules named.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
-
-mod harness;
-
-use harness::{record, stage, tombstone};
+use crate::harness::{record, stage, tombstone};
 use serde_json::json;
 
 #[test]
@@ -81,8 +77,8 @@ fn retention_counts_from_the_emission_and_never_takes_a_candidate_x2_x3() {
     ];
     let test = stage(json!({ "order": "time", "emit": "close" })).retention(10, "processing", "create");
     let run = test.run(&given);
-    assert_eq!(harness::counter(&run, "late"), 0);
-    assert_eq!(harness::counter(&run, "duplicates_dropped"), 0);
+    assert_eq!(crate::harness::counter(&run, "late"), 0);
+    assert_eq!(crate::harness::counter(&run, "duplicates_dropped"), 0);
 }
 
 #[test]

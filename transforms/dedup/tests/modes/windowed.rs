@@ -1,10 +1,6 @@
 //! Tumbling windows and horizons. The rows are those of the cases in the rules' annex, or worked out by hand.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
-
-mod harness;
-
-use harness::{Given, Test, record, stage, tombstone};
+use crate::harness::{Given, Test, record, stage, tombstone};
 use serde_json::{Value, json};
 
 fn tumbling(size: &str, more: Value) -> Test {

@@ -1,10 +1,6 @@
 //! Properties that hold for any stream.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
-
-mod harness;
-
-use harness::{Given, counter, record, stage};
+use crate::harness::{Given, counter, record, stage};
 use serde_json::{Value, json};
 use tamis_guest::kit::{Line, Random};
 
@@ -84,7 +80,7 @@ fn records_in_are_first_images_and_losers_and_replaced_and_late() {
     assert!(tried > 150, "{tried}");
 }
 
-fn refused(test: &harness::Test) -> bool {
+fn refused(test: &crate::harness::Test) -> bool {
     <tamis_dedup::Dedup as tamis_guest::Keyed>::check(&test.params, &test.context).is_refused()
 }
 

@@ -1,0 +1,8 @@
+//! Each mode of deduplication under the SDK's native kit: hand-worked rows, random cuts, properties of any stream.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod harness;
+mod identity;
+mod unwindowed;
+mod windowed;
