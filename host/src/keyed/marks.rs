@@ -1,6 +1,6 @@
 //! Marks: the fast path. A mark says that a key was here: 128 bits of hash, until when, and where its record came from.
 //!
-//! An open-addressing table in 256 parts that grow on their own by an eighth, each a little out of step with the next,
+//! An open-addressing table in 256 parts that grow on their own by a fifth, each a little out of step with the next,
 //! so that growing is never one long stop and about 0.8 of all slots are in use at any time. Slots stand in groups of
 //! eight with one byte of tag each; a slot takes 32 bytes, and two more where a task has several inputs. A mark that is
 //! over is a free slot: the group knows the least expiry in it, so nobody looks for one in vain.
@@ -236,9 +236,9 @@ impl Part {
         Part { groups: vec![none; groups], slots: vec![Slot::default(); groups * GROUP], ..Part::default() }
     }
 
-    /// Load at most 27/32.
+    /// Load at most 7/8.
     fn is_full(&self) -> bool {
-        self.used >= self.slots.len() * 27 / 32
+        self.used >= self.slots.len() * 7 / 8
     }
 
     fn home(&self, hash: u128) -> usize {
@@ -328,9 +328,9 @@ impl Part {
     fn rebuild(&mut self, number: usize, floor: i64, freed: &mut impl FnMut(u128, StoredMark)) -> usize {
         let is_live = |part: &Part, slot: usize| floor == FREE_NONE || part.slots[slot].expires > floor;
         let live = self.full().filter(|&slot| is_live(self, slot)).count();
-        let (full, groups) = (self.slots.len() * 27 / 32, self.groups.len());
+        let (full, groups) = (self.slots.len() * 7 / 8, self.groups.len());
         let wanted = if live * 10 >= full * 9 {
-            // Small parts double, since an eighth of them is nothing.
+            // Small parts double, since a fifth of them is little.
             groups_above(number, if groups < 32 { groups * 2 } else { groups + 1 })
         } else if live * 4 < full {
             groups_above(number, live / 4 + 1)
@@ -361,11 +361,11 @@ impl Part {
     }
 }
 
-/// The least size of this part in its series that is at least `groups`: powers of 9/8, shifted by the part's number.
+/// The least size of this part in its series that is at least `groups`: powers of 6/5, shifted by the part's number.
 fn groups_above(number: usize, groups: usize) -> usize {
     let shift = (number % PARTS) as f64 / PARTS as f64;
-    let step = ((groups.max(1) as f64).ln() / 1.125f64.ln() - shift).ceil();
-    (1.125f64.powf(step + shift).ceil() as usize).max(groups).max(1)
+    let step = ((groups.max(1) as f64).ln() / 1.2f64.ln() - shift).ceil();
+    (1.2f64.powf(step + shift).ceil() as usize).max(groups).max(1)
 }
 
 fn tag(hash: u128) -> u8 {
