@@ -4,6 +4,7 @@
 //! rustup and a C compiler is expected.
 
 mod demo;
+mod kafka;
 mod setup;
 mod steps;
 mod suite;
@@ -19,6 +20,7 @@ usage: cargo xtask VERB
   test     build everything and run every test, then format and lint
   guests   build the bundled guests
   bench    run the benchmarks and print their ratios
+  kafka    start and stop Apache Kafka on this machine, and run its tools
   bless    rewrite expected files of the tests from what the code does now
 
 Each sets up what is missing (the wasm32-unknown-unknown target) and says so.";
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(),
         "test" => suite::test(&rest),
         "guests" => suite::guests(),
+        "kafka" => kafka::run(&rest),
         "bench" => suite::bench(&rest),
         "bless" => suite::bless(&rest),
         "" | "help" | "--help" | "-h" => {
