@@ -7,6 +7,7 @@ mod configs;
 mod engine;
 mod examples;
 mod faults;
+mod kafka;
 mod kill;
 mod model;
 mod oracle;

@@ -1,4 +1,5 @@
 //! What the integration tests share.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod kafka;
 pub mod program;

@@ -1,0 +1,3 @@
+//! What runs against real Apache Kafka.
+
+mod harness;
