@@ -141,6 +141,12 @@ impl Chain {
         Env { inputs, salt, value_paths: &self.value_paths, key_paths: &self.key_paths }
     }
 
+    /// The salted hashes of the keys of a decoded batch, by stage. `Err`: one cannot be made.
+    pub fn keys(&mut self, batch: &Batch, inputs: &[Input], salt: u64) -> Result<Vec<Vec<u128>>, Stop> {
+        let env = Env { inputs, salt, value_paths: &self.value_paths, key_paths: &self.key_paths };
+        self.stages.iter_mut().map(|stage| stage.keys(batch, &env)).collect()
+    }
+
     /// Decodes what stages, keys and time name. Rows that cannot be decoded are taken out and given back with the
     /// reason.
     pub fn decode(&mut self, batch: &mut Batch) -> Result<Vec<(u32, Failure)>, Stop> {

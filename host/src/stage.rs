@@ -8,7 +8,7 @@ use crate::batch::{Batch, Column};
 use crate::chain::{Emit, Failure, Out, Route, Stop};
 use crate::columns::{Content, Env, KeyMaker, Keys, Read};
 use crate::config::path::{Path, Root};
-use crate::config::pipeline::{Limits, NullKey, Overflow};
+use crate::config::pipeline::{Limits, NullKey, OnError, Overflow};
 use crate::guest::call::{Call, Fault, Outcome, Stamps};
 use crate::guest::{Guest, Opening, Shape};
 use crate::keyed::{self, Begin, Blamed, Finished, Kept, Keyed, Session};
@@ -16,6 +16,8 @@ use crate::outcome;
 use crate::plan::{Clock, ColumnRef, ExpiresBy, OutputKind, Plan, Planned, Traits};
 use crate::portion::{Portion, join, processing};
 use crate::time::{NONE_YET, Stamp};
+
+mod without_state;
 
 /// Most wakes one call may fire (contract rule 8).
 pub const WAKES_PER_CALL: usize = 4096;
@@ -48,6 +50,7 @@ pub struct Stage {
     pub(crate) key: Option<KeyMaker>,
     null_key: NullKey,
     overflow: Overflow,
+    pub(crate) on_error: OnError,
     reads: Vec<Read>,
     pub(crate) writes: Vec<ColumnRef>,
     pub(crate) routes: Vec<String>,
@@ -89,6 +92,7 @@ impl Stage {
             key: planned.key.as_ref().map(|key| KeyMaker::new(key, env, limits)),
             null_key: planned.key.as_ref().map_or(NullKey::Pass, |key| key.null_key),
             overflow: bounds.map(|stage| stage.state.overflow).unwrap_or_default(),
+            on_error: bounds.map(|stage| stage.state.on_error).unwrap_or_default(),
             reads: planned.reads.iter().map(|column| Read::new(column, env)).collect(),
             writes: planned.writes.clone(),
             routes: planned.routes.clone(),
@@ -139,17 +143,14 @@ impl Stage {
         out: &mut dyn Out,
     ) -> Result<Output, Stop> {
         let mut batch = batch;
+        if state.as_ref().is_some_and(Keyed::is_failing) {
+            return self.without_state(batch, state.as_ref(), env, counters, out);
+        }
         loop {
             let Portion { batch: first, rest, due, limit } = self.portion(batch, state.as_ref());
             match self.call(first, due, limit, state, env, wants_duplicates, out)? {
                 Answer::Done(mut done) => {
-                    counters.add("records_in", done.records_in);
-                    for (name, count) in self.counters.iter().zip(&done.counts) {
-                        counters.add(name, *count);
-                    }
-                    counters.add("null_key", done.null_keys);
-                    counters.add("records_out", done.next.rows.len() as u64);
-                    counters.add("failed", done.failed);
+                    self.count(&done, counters);
                     if let (Some(keyed), Some(after)) = (state.as_mut(), self.traits.space_after) {
                         let end = self.end(&done.next);
                         // The end of input is no time: what no wake has closed may go on in a later run (9.6).
@@ -176,6 +177,29 @@ impl Stage {
                     return Ok(Output { next: whole, undecoded: Vec::new(), writes: Vec::new(), rest });
                 }
             }
+        }
+    }
+
+    fn count(&self, done: &outcome::Done, counters: &mut Counters) {
+        counters.add("records_in", done.records_in);
+        for (name, count) in self.counters.iter().zip(&done.counts) {
+            counters.add(name, *count);
+        }
+        counters.add("null_key", done.null_keys);
+        counters.add("records_out", done.next.rows.len() as u64);
+        counters.add("failed", done.failed);
+    }
+
+    /// The salted hashes of the keys of a decoded batch; none without a key. `Err`: one cannot be made.
+    pub fn keys(&mut self, batch: &Batch, env: &Env<'_>) -> Result<Vec<u128>, Stop> {
+        let Some(key) = &mut self.key else { return Ok(Vec::new()) };
+        let stop = |failure| Stop { failure, origin: None, pause: false };
+        match key.make(batch, env, false) {
+            Err(fault) => Err(stop(self.failure("fault", fault_text(&fault), 3))),
+            Ok(keys) => match keys.failures.into_iter().next() {
+                Some(why) => Err(stop(self.failure(&why.code, why.text, why.category))),
+                None => Ok(keys.hashes),
+            },
         }
     }
 
@@ -296,7 +320,7 @@ impl Stage {
     }
 
     /// The rows that go into the call: those with a key, and those whose null key is a key of its own.
-    fn rows_with_key(&self, batch: &Batch, keys: &Keys) -> Result<Vec<u32>, Stop> {
+    pub(crate) fn rows_with_key(&self, batch: &Batch, keys: &Keys) -> Result<Vec<u32>, Stop> {
         if self.key.is_none() {
             return Ok((0..batch.rows.len() as u32).collect());
         }
@@ -365,7 +389,7 @@ impl Stage {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn assemble(
+    pub(crate) fn assemble(
         &mut self,
         batch: Batch,
         answer: Outcome,

@@ -19,6 +19,9 @@ use crate::plan::{Clock as StageClock, Plan};
 use crate::stage::Counters;
 use crate::time::{Activity, Clock, NONE_YET, Stamp};
 
+mod commands;
+mod counters;
+
 /// What the source says of an input, or the clock of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputEvent {
@@ -79,6 +82,10 @@ pub struct Task {
     /// Processing time of the last record, or of the last moment an input could not be read (W5).
     heard: Vec<i64>,
     blocked: Vec<bool>,
+    /// Nothing is read for it now.
+    held: bool,
+    /// Its states cannot be reached.
+    failing: bool,
     now: i64,
     time: TimeOf,
     /// Clock of each stage.
@@ -136,6 +143,8 @@ impl Task {
             states,
             heard: vec![now; count],
             blocked: vec![false; count],
+            held: false,
+            failing: false,
             now,
             marker,
         }
@@ -262,7 +271,7 @@ impl Task {
     /// row stops the pipeline, everything before it has left when this returns.
     pub fn push(&mut self, chain: &mut Chain, batch: Batch, out: &mut dyn Out) -> Result<(), Stop> {
         self.clock(chain, batch.now, out)?;
-        if !self.may_stop {
+        if !self.may_stop && !self.failing {
             return self.push_once(chain, batch, out);
         }
         let (savepoint, mark) = (self.savepoint(), out.mark());
@@ -510,8 +519,8 @@ impl Task {
     }
 
     fn timer(&self, input: usize, idle: i64) -> Option<i64> {
-        let runs =
-            self.marker.activity.get(input) == Some(&Activity::Active) && self.blocked.get(input) == Some(&false);
+        let active = self.marker.activity.get(input) == Some(&Activity::Active);
+        let runs = active && !self.held && self.blocked.get(input) == Some(&false);
         runs.then(|| self.heard.get(input).map(|heard| heard.saturating_add(idle))).flatten()
     }
 
@@ -546,30 +555,6 @@ impl Task {
     /// A later run reads on: inputs that had finished count again.
     pub fn reopen(&mut self) {
         self.marker.activity.fill(Activity::Active);
-    }
-
-    /// Counters of every stage, by stage id and name; what the host counts of the whole task is in each.
-    pub fn counters(&self, plan: &Plan) -> Vec<(String, BTreeMap<String, u64>)> {
-        let stages = plan.stages.iter().zip(&self.marker.counters).zip(&self.states);
-        stages
-            .map(|((planned, counters), state)| {
-                let mut all = counters.0.clone();
-                for name in &planned.counters {
-                    all.entry(name.clone()).or_default();
-                }
-                if let Some(keyed) = state {
-                    let stats = keyed.stats();
-                    *all.entry("evicted_live".to_owned()).or_default() += stats.evicted_live;
-                    all.insert("state_entries".to_owned(), stats.entries + stats.marks);
-                    all.insert("state_bytes".to_owned(), stats.bytes);
-                    all.insert("pending".to_owned(), stats.waiting);
-                    all.entry("null_key".to_owned()).or_default();
-                    all.insert("invalid_time".to_owned(), self.marker.invalid_time);
-                    *all.entry("records_in".to_owned()).or_default() += self.marker.invalid_time;
-                }
-                (planned.id.clone(), all)
-            })
-            .collect()
     }
 }
 

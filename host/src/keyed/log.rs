@@ -78,6 +78,19 @@ impl Keyed {
         true
     }
 
+    /// Frees what is known of a key, in every space, logged: marks and entries, also those that wait (X11). Gives their
+    /// number.
+    pub fn forget(&mut self, key: u128) -> u64 {
+        let spaces: Vec<i64> = self.spaces.keys().copied().collect();
+        let mut freed = 0;
+        for space in spaces {
+            freed += u64::from(self.unmark_logged(space, key));
+            let entry = self.find(space, key).and_then(|number| self.remove_logged(space, number));
+            freed += u64::from(entry.is_some());
+        }
+        freed
+    }
+
     /// Brings a space back that was taken out.
     fn attach(&mut self, number: i64, space: Space) {
         if space.waiting > 0 {

@@ -12,6 +12,8 @@ use crate::format::StoredMark;
 use crate::time::{NONE_YET, Stamp};
 
 mod entry;
+#[cfg(test)]
+mod forget_tests;
 mod image;
 #[cfg(test)]
 mod keyed_tests;
@@ -185,6 +187,8 @@ pub struct Keyed {
     evicted_live: u64,
     /// The clock of the row for which there was no room.
     full: Option<i64>,
+    /// It cannot be read or written now (X12).
+    failing: bool,
 }
 
 impl Keyed {
@@ -196,6 +200,26 @@ impl Keyed {
     /// What it keeps to.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The same state under other settings. Take the changes of the log out first (`seal`): they begin anew.
+    #[must_use]
+    pub fn with_settings(self, settings: Settings) -> Keyed {
+        if self.settings == settings {
+            return self;
+        }
+        let evicted_live = self.evicted_live;
+        Keyed { evicted_live, failing: self.failing, ..Keyed::load(settings, self.dump()) }
+    }
+
+    /// Says whether the state can be reached; if not, the stage does what `on_error` says (X12).
+    pub fn set_failing(&mut self, failing: bool) {
+        self.failing = failing;
+    }
+
+    /// Whether it cannot be reached.
+    pub fn is_failing(&self) -> bool {
+        self.failing
     }
 
     /// Gives the state to one guest call. Take a `mark` first: a call that faults or does not fit is undone to it.

@@ -8,6 +8,8 @@ use crate::chain::{Emit, Out, Route};
 pub struct Heard {
     /// The rows.
     pub rows: Vec<HeardRow>,
+    /// Results are of scopes that are still open (R10).
+    pub partial: bool,
     bytes: Vec<u8>,
     headers: Vec<Headers>,
     inputs: Vec<u16>,
@@ -89,9 +91,11 @@ impl Out for Heard {
         row.value = self.copy(emit.batch, row.value);
         row.headers = Row::NO_HEADERS;
         let own = emit.batch.headers_of(emit.row);
-        if !own.is_empty() || !emit.added.is_empty() {
+        let partial =
+            (self.partial && emit.route == Route::Main).then(|| ("tamis.partial".to_owned(), Some(b"true".to_vec())));
+        if !own.is_empty() || !emit.added.is_empty() || partial.is_some() {
             row.headers = self.headers.len() as u32;
-            self.headers.push(own.iter().chain(emit.added).cloned().collect());
+            self.headers.push(own.iter().chain(emit.added).cloned().chain(partial).collect());
         }
         let code = emit.failure.map(|failure| failure.code.to_string()).unwrap_or_default();
         self.rows.push(HeardRow { route: emit.route, code, row });

@@ -237,6 +237,7 @@ impl Judge<'_> {
             (Route::DeadLetter, ..) => Tag::DeadLetter(match heard.code.as_str() {
                 "null_key" => "key".into(),
                 "invalid_time" => "time".into(),
+                "state_error" => "state".into(),
                 code => code.into(),
             }),
             (Route::Main, OutputKind::Append, _) if null => Tag::Tomb,

@@ -1,5 +1,5 @@
 //! Test scripts (pipeline-file section 14): what a file says (`read`, `record`, `moment`, `content`), how it is played
-//! through the real chain (`play`, `heard`), and whether what came out is what must come out (`judge`).
+//! through the real chain (`play`, `running`, `heard`), and whether what came out is what must come out (`judge`).
 //!
 //! A test runs offline: no wall clock, no network, one isolated state. It is played twice, the second time with random
 //! cuts and a fresh guest instance per batch: a difference is an error of a guest.
@@ -16,6 +16,8 @@ pub mod play;
 pub mod read;
 pub mod record;
 pub mod report;
+pub mod rows;
+mod running;
 pub mod source;
 pub mod suite;
 
@@ -105,8 +107,14 @@ pub enum Step {
     Redeliver(usize),
     /// End of a fetch batch.
     Batch,
-    /// A step that this version does not know how to take: P-LATER.
-    Later(&'static str),
+    /// Other settings for the running pipeline.
+    Reload(Box<Replace>),
+    /// State is freed: all of it, or that of a record's key.
+    Forget(Option<Box<Record>>),
+    /// Deliveries work, or fail, from now on.
+    Sink(bool),
+    /// The state can be reached, or not, from now on.
+    State(bool),
 }
 
 /// `series`: the text `$i` of the record becomes each integer in turn.

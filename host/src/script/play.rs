@@ -6,19 +6,17 @@ use std::sync::Arc;
 use serde_json::Value;
 use tamis_guest::document::Builder;
 
-use super::cells;
-use super::content::Content;
 use super::heard::Heard;
 use super::moment::Moment;
-use super::record::{Body, Record};
+use super::record::Record;
+use super::rows::Gathering;
+use super::running::{Act, Arrival, Running, Waiting};
 use super::source::{Dice, indexed};
 use super::{Replace, Said, Step, Test};
-use crate::batch::{Batch, Origin, Payload, Row, Span};
 use crate::chain::{Chain, Stop};
 use crate::config::diagnostic::Diagnostic;
 use crate::plan::Plan;
 use crate::task::{Input, InputEvent, Task};
-use crate::time::NONE_YET;
 
 /// Makes plans of a test: its own settings, then those of each `restart` so far.
 pub trait Planner {
@@ -42,6 +40,8 @@ pub enum End {
     Over,
     /// The pipeline stopped.
     Stopped(Stop),
+    /// The script is over, and something still waits: for room, for a sink, for the state.
+    Waits(Stop),
     /// A restart was refused.
     Refused(Vec<Diagnostic>),
     /// The host could not go on.
@@ -60,10 +60,11 @@ pub struct Played {
 
 /// Plays a test once.
 pub fn play(test: &Test, planner: &dyn Planner, plan: &Arc<Plan>, inputs: &[(String, i32)], cuts: Cuts) -> Played {
+    let again = |said: &Said| matches!(said.step, Step::Crash | Step::Restart(_) | Step::Redeliver(_));
     let mut player = Player {
         test,
         planner,
-        restarts: Vec::new(),
+        settings: Vec::new(),
         chain: Chain::open(plan, false),
         running: Vec::new(),
         places: Vec::new(),
@@ -71,39 +72,35 @@ pub fn play(test: &Test, planner: &dyn Planner, plan: &Arc<Plan>, inputs: &[(Str
         heard: Heard::default(),
         ended: false,
         saved: None,
-        remembers: test.input.iter().any(|said| matches!(said.step, Step::Crash | Step::Redeliver(_))),
+        remembers: test.input.iter().any(again),
+        words: 0,
         since: Vec::new(),
         arrivals: Vec::new(),
+        waiting: Vec::new(),
+        sink_fails: false,
+        state_fails: false,
         builder: Builder::new(),
         cuts,
     };
     player.place(inputs);
     player.start();
     let end = test.input.iter().try_for_each(|said| player.step(said)).and_then(|()| player.flush());
-    Played { counters: player.count(), heard: player.heard, end: end.err().unwrap_or(End::Over) }
+    let waits = || player.running.iter().find_map(|running| running.held.clone()).map(|held| End::Waits(held.why));
+    let end = end.err().or_else(waits).unwrap_or(End::Over);
+    Played { counters: player.count(), heard: player.heard, end }
 }
 
 /// One input of the source.
 #[derive(Clone, Debug)]
-struct Place {
+pub(super) struct Place {
     topic: Arc<str>,
     partition: i32,
     task: usize,
     /// Its number within the task.
-    input: u16,
+    pub(super) input: u16,
     next: i64,
     last: Option<(i32, i64)>,
     blocked: bool,
-}
-
-/// One task and the batch that gathers for it.
-struct Running {
-    task: Task,
-    inputs: Vec<Input>,
-    /// Numbers of its inputs among all.
-    places: Vec<u16>,
-    batch: Batch,
-    bytes: Vec<u8>,
 }
 
 /// What the last commit made durable.
@@ -123,30 +120,30 @@ enum Word {
     Watermark(i64),
 }
 
-/// A record at its position.
-struct Arrival {
-    place: usize,
-    epoch: i32,
-    offset: i64,
-    record: Record,
-}
-
-struct Player<'a> {
+pub(super) struct Player<'a> {
     test: &'a Test,
     planner: &'a dyn Planner,
-    restarts: Vec<Replace>,
-    chain: Chain,
-    running: Vec<Running>,
-    places: Vec<Place>,
-    now: i64,
-    heard: Heard,
+    /// Other settings, in the order in which they were made.
+    settings: Vec<Replace>,
+    pub(super) chain: Chain,
+    pub(super) running: Vec<Running>,
+    pub(super) places: Vec<Place>,
+    pub(super) now: i64,
+    pub(super) heard: Heard,
     ended: bool,
     saved: Option<Saved>,
     remembers: bool,
-    since: Vec<Word>,
+    /// Words of the source so far.
+    words: u64,
+    /// Its words since the last commit, by number.
+    since: Vec<(u64, Word)>,
     arrivals: Vec<Arc<Arrival>>,
-    builder: Builder,
-    cuts: Cuts,
+    /// What waits for tasks, in the order it was said.
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) sink_fails: bool,
+    pub(super) state_fails: bool,
+    pub(super) builder: Builder,
+    pub(super) cuts: Cuts,
 }
 
 /// Salt of key hashes: any, the same for ever.
@@ -177,13 +174,25 @@ impl Player<'_> {
             Step::Batch => Ok(()),
             Step::Commit => self.commit(),
             Step::Restart(settings) => self.restart(settings),
+            Step::Reload(settings) => self.reload(settings),
+            Step::Forget(record) => self.forget(record.as_deref()),
+            Step::Sink(works) => {
+                self.flush()?;
+                self.sink_fails = !works;
+                self.retry(true)
+            }
+            Step::State(works) => {
+                self.flush()?;
+                self.state_fails = !works;
+                self.reach_states();
+                self.retry(true)
+            }
             Step::Crash => self.crash(),
             Step::Redeliver(n) => {
                 let from = self.arrivals.len().saturating_sub(*n);
                 let again: Vec<Word> = self.arrivals[from..].iter().cloned().map(Word::Record).collect();
                 again.into_iter().try_for_each(|word| self.say(word))
             }
-            Step::Later(word) => Err(End::Broken(format!("the step `{word}` comes later"))),
         }
     }
 
@@ -218,8 +227,9 @@ impl Player<'_> {
                     task: Task::new(&self.chain, Vec::new(), SALT, self.now),
                     inputs: vec![input],
                     places: vec![number as u16],
-                    batch: Batch::default(),
-                    bytes: Vec::new(),
+                    gathering: Gathering::default(),
+                    gathered: Vec::new(),
+                    held: None,
                 }),
             }
         }
@@ -233,9 +243,8 @@ impl Player<'_> {
         if let Some(at) = record.at {
             self.clock(at)?;
         }
-        let topic = record.topic.as_deref().unwrap_or("test");
-        let partition = record.p.unwrap_or(0);
-        let Some(at) = self.places.iter().position(|p| &*p.topic == topic && p.partition == partition) else {
+        let Some(at) = self.place_of(&record) else {
+            let (topic, partition) = (record.topic.as_deref().unwrap_or("test"), record.p.unwrap_or(0));
             return Err(End::Broken(format!("there is no partition {partition} of `{topic}`")));
         };
         let place = &self.places[at];
@@ -249,143 +258,47 @@ impl Player<'_> {
 
     /// The source says something.
     fn say(&mut self, word: Word) -> Result<(), End> {
-        match &word {
-            Word::Record(arrival) => self.take(arrival)?,
-            Word::End(partition) => self.finish(*partition)?,
-            Word::Idle(partition) => self.each_input(*partition, InputEvent::Idle)?,
-            Word::Watermark(time) => {
-                for task in 0..self.running.len() {
-                    self.event(task, InputEvent::Watermark(*time))?;
-                }
-            }
-        }
+        self.words += 1;
+        let number = self.words;
         if self.remembers {
-            self.since.push(word);
+            self.since.push((number, word.clone()));
         }
-        Ok(())
-    }
-
-    /// Adds a record to the batch of its task.
-    fn take(&mut self, arrival: &Arrival) -> Result<(), End> {
-        let task = self.places[arrival.place].task;
-        let limits = &self.chain.plan.pipeline.limits;
-        let full = self.running.get(task).is_some_and(|running| {
-            running.batch.rows.len() >= limits.batch_rows || running.bytes.len() >= limits.batch_bytes
-        });
-        // Rows of different tasks leave in the order they came.
-        let other = self.running.iter().enumerate().any(|(n, running)| n != task && !running.batch.rows.is_empty());
-        let cut = match &mut self.cuts {
-            Cuts::Asked => false,
-            Cuts::Random(dice) => dice.below(4) == 0,
-        };
-        if full || other || cut {
-            self.flush()?;
-        }
-        let place = &mut self.places[arrival.place];
-        let newer = place.last.is_some_and(|(epoch, _)| epoch >= 0 && arrival.epoch > epoch);
-        if newer || place.last.is_none_or(|(_, offset)| arrival.offset > offset) {
-            place.last = Some((arrival.epoch, arrival.offset));
-            place.next = arrival.offset + 1;
-        }
-        let running = &mut self.running[task];
-        let record = &arrival.record;
-        let mut span = |running: &mut Running, content: &Content| {
-            let start = running.bytes.len();
-            let kind = cells::write(content, &mut self.builder, &mut running.bytes);
-            (kind, Span { arena: 0, start: start as u32, len: (running.bytes.len() - start) as u32 })
-        };
-        let key = match &record.key {
-            None | Some(Content::Null) => Payload::Null,
-            Some(key) => {
-                let (kind, span) = span(running, key);
-                Payload::Cell(kind, span)
+        match word {
+            Word::Record(arrival) => {
+                let place = &mut self.places[arrival.place];
+                let newer = place.last.is_some_and(|(epoch, _)| epoch >= 0 && arrival.epoch > epoch);
+                if newer || place.last.is_none_or(|(_, offset)| arrival.offset > offset) {
+                    place.last = Some((arrival.epoch, arrival.offset));
+                    place.next = arrival.offset + 1;
+                }
+                let task = place.task;
+                self.act(task, Act::Record(arrival), number)
             }
-        };
-        let value = match &record.value {
-            Body::Null => Payload::Null,
-            Body::Document(document) => {
-                let (kind, span) = span(running, document);
-                Payload::Cell(kind, span)
+            Word::End(Some(partition)) => self.each_input(partition, InputEvent::Finished, number),
+            Word::End(None) => {
+                self.ended = true;
+                self.each_task(InputEvent::End, number)
             }
-            Body::Bytes(bytes) => {
-                let start = running.bytes.len() as u32;
-                running.bytes.extend_from_slice(bytes);
-                Payload::Bytes(Span { arena: 0, start, len: bytes.len() as u32 })
-            }
-        };
-        let mut headers = Row::NO_HEADERS;
-        if !record.headers.is_empty() {
-            headers = running.batch.headers.len() as u32;
-            running.batch.headers.push(record.headers.clone());
-        }
-        running.batch.rows.push(Row {
-            origin: Origin { input: place.input, epoch: arrival.epoch, offset: arrival.offset, child: 0 },
-            timestamp: record.t.unwrap_or(NONE_YET),
-            key,
-            value,
-            headers,
-            kind: crate::batch::Kind::Insert,
-            window: Row::NO_WINDOW,
-            arrival: 0,
-            // The task knows its positions.
-            redelivered: false,
-        });
-        Ok(())
-    }
-
-    /// Sends what has gathered.
-    fn flush(&mut self) -> Result<(), End> {
-        for task in 0..self.running.len() {
-            let running = &mut self.running[task];
-            if running.batch.rows.is_empty() {
-                continue;
-            }
-            let mut batch = std::mem::take(&mut running.batch);
-            batch.add_arena(std::mem::take(&mut running.bytes));
-            batch.now = self.now;
-            self.fresh();
-            let running = &mut self.running[task];
-            self.heard.from_inputs(&running.places);
-            running.task.push(&mut self.chain, batch, &mut self.heard).map_err(End::Stopped)?;
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, task: usize, event: InputEvent) -> Result<(), End> {
-        self.flush()?;
-        self.fresh();
-        let Some(running) = self.running.get_mut(task) else { return Ok(()) };
-        self.heard.from_inputs(&running.places);
-        running.task.event(&mut self.chain, event, self.now, &mut self.heard).map_err(End::Stopped)
-    }
-
-    fn fresh(&mut self) {
-        if matches!(self.cuts, Cuts::Random(_)) {
-            self.chain.discard();
+            Word::Idle(partition) => self.each_input(partition, InputEvent::Idle, number),
+            Word::Watermark(time) => self.each_task(InputEvent::Watermark(time), number),
         }
     }
 
-    fn each_input(&mut self, partition: i32, event: fn(u16) -> InputEvent) -> Result<(), End> {
+    fn each_input(&mut self, partition: i32, event: fn(u16) -> InputEvent, word: u64) -> Result<(), End> {
         let inputs: Vec<(usize, u16)> =
             self.places.iter().filter(|p| p.partition == partition).map(|p| (p.task, p.input)).collect();
-        inputs.into_iter().try_for_each(|(task, input)| self.event(task, event(input)))
+        inputs.into_iter().try_for_each(|(task, input)| self.act(task, Act::Event(event(input)), word))
     }
 
-    fn finish(&mut self, partition: Option<i32>) -> Result<(), End> {
-        match partition {
-            Some(partition) => self.each_input(partition, InputEvent::Finished),
-            None => {
-                self.ended = true;
-                (0..self.running.len()).try_for_each(|task| self.event(task, InputEvent::End))
-            }
-        }
+    fn each_task(&mut self, event: InputEvent, word: u64) -> Result<(), End> {
+        (0..self.running.len()).try_for_each(|task| self.act(task, Act::Event(event), word))
     }
 
     fn block(&mut self, partition: i32, blocked: bool) -> Result<(), End> {
         for place in self.places.iter_mut().filter(|p| p.partition == partition) {
             place.blocked = blocked;
         }
-        self.each_input(partition, if blocked { InputEvent::Blocked } else { InputEvent::Unblocked })
+        self.each_input(partition, if blocked { InputEvent::Blocked } else { InputEvent::Unblocked }, 0)
     }
 
     /// Processing time goes on, instant by instant; it never goes back.
@@ -395,7 +308,7 @@ impl Player<'_> {
         }
         self.flush()?;
         let mut patience = PATIENCE;
-        while let Some(due) = self.running.iter().filter_map(|r| r.task.deadline()).min().filter(|&due| due <= to) {
+        while let Some(due) = self.next_due().filter(|&due| due <= to) {
             if due > self.now {
                 self.now = due;
                 patience = PATIENCE;
@@ -405,19 +318,11 @@ impl Player<'_> {
                 return Err(End::Broken("a task stays due whatever happens".into()));
             }
             self.tick()?;
+            self.retry(false)?;
         }
         self.now = to;
-        Ok(())
-    }
-
-    /// What is due now fires.
-    fn tick(&mut self) -> Result<(), End> {
-        for task in 0..self.running.len() {
-            if self.running[task].task.deadline().is_some_and(|due| due <= self.now) {
-                self.event(task, InputEvent::Clock)?;
-            }
-        }
-        Ok(())
+        // What only room can help may find it at this instant.
+        self.retry(!self.sink_fails && !self.state_fails)
     }
 
     fn commit(&mut self) -> Result<(), End> {
@@ -427,22 +332,50 @@ impl Player<'_> {
             self.running.iter_mut().map(|running| running.task.snapshot(plan)).collect();
         let tasks = tasks.map_err(|error| End::Broken(format!("the state cannot be written: {error}")))?;
         self.saved = Some(Saved { tasks, places: self.places.clone(), rows: self.heard.rows.len(), ended: self.ended });
-        self.since.clear();
+        // What waits is not in the commit.
+        let waiting: BTreeSet<u64> = self.waiting.iter().map(|waiting| waiting.word).collect();
+        self.since.retain(|(word, _)| waiting.contains(word));
         Ok(())
+    }
+
+    /// The plan with other settings, against the state that is there.
+    fn replan(&mut self, settings: &Replace) -> Result<Arc<Plan>, End> {
+        let stored = self.chain.plan.stages.iter().map(|s| (s.id.clone(), s.identity.clone())).collect();
+        self.settings.push(settings.clone());
+        self.planner.plan(&self.settings, &stored).map_err(End::Refused)
     }
 
     fn restart(&mut self, settings: &Replace) -> Result<(), End> {
         self.commit()?;
-        let stored = self.chain.plan.stages.iter().map(|s| (s.id.clone(), s.identity.clone())).collect();
-        self.restarts.push(settings.clone());
-        let plan = self.planner.plan(&self.restarts, &stored).map_err(End::Refused)?;
+        if !self.chain.plan.pipeline.state.durable {
+            self.leave_open_scopes()?;
+        }
+        let plan = self.replan(settings)?;
         self.chain = Chain::open(&plan, false);
-        self.restore()
+        let again = std::mem::take(&mut self.since);
+        self.restore()?;
+        self.say_again(again)
+    }
+
+    /// What is open leaves as it stands: state in memory does not outlive the process (R10).
+    fn leave_open_scopes(&mut self) -> Result<(), End> {
+        self.heard.partial = true;
+        for task in 0..self.running.len() {
+            if self.running[task].held.is_none() {
+                self.act(task, Act::Event(InputEvent::End), 0)?;
+            }
+        }
+        self.heard.partial = false;
+        let rows = self.heard.rows.len();
+        self.saved.iter_mut().for_each(|saved| saved.rows = rows);
+        Ok(())
     }
 
     /// Starts from the last commit, or from nothing.
     fn restore(&mut self) -> Result<(), End> {
         let blocked: Vec<i32> = self.places.iter().filter(|p| p.blocked).map(|p| p.partition).collect();
+        let durable = self.chain.plan.pipeline.state.durable;
+        self.waiting.clear();
         match &self.saved {
             None => {
                 for place in &mut self.places {
@@ -453,10 +386,15 @@ impl Player<'_> {
             }
             Some(saved) => {
                 for (running, snapshot) in self.running.iter_mut().zip(&saved.tasks) {
-                    running.batch = Batch::default();
-                    running.bytes.clear();
-                    running.task = Task::restore(&self.chain, snapshot, self.now)
-                        .map_err(|error| End::Broken(format!("the state does not come back: {error}")))?;
+                    running.gathering = Gathering::default();
+                    running.gathered.clear();
+                    running.held = None;
+                    let task = match durable {
+                        true => Task::restore(&self.chain, snapshot, self.now),
+                        false => Task::renew(&self.chain, snapshot, self.now),
+                    };
+                    running.task =
+                        task.map_err(|error| End::Broken(format!("the state does not come back: {error}")))?;
                     // Input that had ended goes on: a second run.
                     if saved.ended {
                         running.task.reopen();
@@ -468,6 +406,7 @@ impl Player<'_> {
                 }
             }
         }
+        self.reach_states();
         // Not reading a partition is the script's word, and holds until it is taken back.
         blocked.into_iter().collect::<BTreeSet<i32>>().into_iter().try_for_each(|p| self.block(p, true))
     }
@@ -479,8 +418,56 @@ impl Player<'_> {
             self.heard.rows.truncate(self.saved.as_ref().map_or(0, |saved| saved.rows));
         }
         self.restore()?;
+        self.say_again(again)
+    }
+
+    /// What is due fires; then the source says again what was not committed.
+    fn say_again(&mut self, words: Vec<(u64, Word)>) -> Result<(), End> {
         self.tick()?;
-        again.into_iter().try_for_each(|word| self.say(word))
+        words.into_iter().try_for_each(|(_, word)| self.say(word))
+    }
+
+    /// Other settings, without a stop: state, idle timers and what waits go on.
+    fn reload(&mut self, settings: &Replace) -> Result<(), End> {
+        self.commit()?;
+        let plan = self.replan(settings)?;
+        let old = std::mem::replace(&mut self.chain, Chain::open(&plan, false)).plan;
+        for running in &mut self.running {
+            running.task.reload(&old, &self.chain);
+        }
+        self.retry(true)
+    }
+
+    /// Frees state: all of it, or what the key of a record has (X11).
+    fn forget(&mut self, record: Option<&Record>) -> Result<(), End> {
+        self.flush()?;
+        let mut gathering = Gathering::default();
+        let place = record.and_then(|record| self.place_of(record));
+        let input = place.map_or(0, |at| self.places[at].input);
+        if let Some(record) = record {
+            let (epoch, offset) = (record.epoch.unwrap_or(-1), record.o.unwrap_or(0));
+            gathering.add(record, input, epoch, offset, &mut self.builder);
+        }
+        let batch = gathering.take(self.now);
+        for running in &mut self.running {
+            match record {
+                None => running.task.forget_all(),
+                Some(_) => drop(running.task.forget(&mut self.chain, batch.clone()).map_err(End::Stopped)?),
+            }
+        }
+        self.retry(!self.sink_fails && !self.state_fails)
+    }
+
+    fn reach_states(&mut self) {
+        for running in &mut self.running {
+            running.task.set_failing(self.state_fails);
+        }
+    }
+
+    fn place_of(&self, record: &Record) -> Option<usize> {
+        let topic = record.topic.as_deref().unwrap_or("test");
+        let partition = record.p.unwrap_or(0);
+        self.places.iter().position(|p| &*p.topic == topic && p.partition == partition)
     }
 
     /// The counters of all tasks, added up.

@@ -174,12 +174,20 @@ fn step(node: &Node) -> Result<Step, Diagnostic> {
         "idle" => Step::Idle(integer(inner, 0)?),
         "block" => Step::Block(integer(inner, 0)?),
         "unblock" => Step::Unblock(integer(inner, 0)?),
-        "restart" => Step::Restart(Box::new(settings(inner)?)),
+        "restart" => Step::Restart(Box::new(settings(inner, "`restart`")?)),
         "redeliver" => Step::Redeliver(integer(inner, 1)?),
-        "reload" => Step::Later("reload"),
-        "forget" => Step::Later("forget"),
-        "sink" => Step::Later("sink"),
-        "state" => Step::Later("state"),
+        "reload" => Step::Reload(Box::new(settings(inner, "`reload`")?)),
+        "forget" => match &*inner.kind {
+            NodeKind::Text { text, .. } if text == "all" => Step::Forget(None),
+            NodeKind::Map(_) => Step::Forget(Some(Box::new(record(inner)?))),
+            _ => {
+                let finding =
+                    Diagnostic::error("P-VALUE", inner.span, "`forget` takes `all`, or a record with the key");
+                return Err(finding.help("forget: all").help("forget: { id: 1 }"));
+            }
+        },
+        "sink" => Step::Sink(one_of(inner, &["ok", "fail"])? == "ok"),
+        "state" => Step::State(one_of(inner, &["ok", "fail"])? == "ok"),
         "series" => {
             let series = series(inner)?;
             record(&with_index(&series.record, series.from))?;
@@ -203,13 +211,13 @@ fn word(text: &str, span: Span) -> Result<Step, Diagnostic> {
     })
 }
 
-/// The settings of a `restart`.
-fn settings(node: &Node) -> Result<Replace, Diagnostic> {
+/// The settings of a `restart` or a `reload`.
+fn settings(node: &Node, step: &str) -> Result<Replace, Diagnostic> {
     let mut settings = Replace::default();
-    for (name, span, node) in members(node, "`restart`")? {
+    for (name, span, node) in members(node, step)? {
         match name.as_str() {
             "with" | "key" | "scope" | "state" | "time" => replace(&mut settings, name, node),
-            _ => return Err(known(name, *span, &["with", "key", "scope", "state", "time"], "in `restart`")),
+            _ => return Err(known(name, *span, &["with", "key", "scope", "state", "time"], &format!("in {step}"))),
         }
     }
     Ok(settings)

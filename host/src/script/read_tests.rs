@@ -38,8 +38,8 @@ fn steps_are_words_mappings_with_one_member_and_records() {
         &["Clock(At(5000000))", "Clock(After(900000000000))", "Watermark(7000000)"],
     );
     check(
-        "[{ redeliver: 2 }, { forget: all }, { sink: fail }, { state: ok }, { reload: { } }]",
-        &["Redeliver(2)", "Later(\"forget\")", "Later(\"sink\")", "Later(\"state\")", "Later(\"reload\")"],
+        "[{ redeliver: 2 }, { forget: all }, { sink: fail }, { state: ok }, { reload: {} }, { forget: { id: 1 } }]",
+        &["Redeliver(2)", "Forget(None)", "Sink(false)", "State(true)", "Reload(Replacements", "Forget(Some(Record"],
     );
     check("[{ end: 1, k: a }, { t: 5 }, { k: a, t: 5 }]", &["record { end: 1, k: a }", "record {}", "record { k: a }"]);
     check("[{ series: { from: 0, to: 3, record: { id: $i } } }]", &["series 0 3"]);

@@ -11,7 +11,7 @@ use super::heard::Heard;
 use super::judge::{self, Difference, Judge, Line};
 use super::play::{Cuts, End, Planner, Played, play};
 use super::source::{Dice, inputs};
-use super::{Replace, Step, Test, read};
+use super::{Replace, Test, read};
 use crate::chain::Route;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::node::Span;
@@ -78,12 +78,6 @@ impl<'a> Suite<'a> {
         if !test.needs.is_empty() {
             return Verdict::Skipped(format!("needs {}", test.needs.join(", ")));
         }
-        if let Some(later) = test.input.iter().find(|said| matches!(said.step, Step::Later(_))) {
-            let Step::Later(word) = &later.step else { return Verdict::Passed };
-            let finding = Diagnostic::error("P-LATER", later.span, format!("the step `{word}` is not built yet"));
-            let finding = finding.help("a test that needs it can say so: `needs: later`");
-            return Verdict::NotRunnable(placed(self.pipeline, vec![finding]));
-        }
         match self.case(test) {
             Ok(case) => case.run(),
             Err(findings) => Verdict::NotRunnable(placed(self.pipeline, findings)),
@@ -142,7 +136,7 @@ impl Case<'_> {
         }
         let first = play(self.test, self, &plan, &self.inputs, Cuts::Asked);
         if let End::Refused(findings) = first.end {
-            return self.refused(findings, "a restart is refused");
+            return self.refused(findings, "a restart or reload is refused");
         }
         if let Some(code) = &self.test.refused {
             return Verdict::Failed(vec![Reason::Said(format!("it should be refused with {code}, and is accepted"))]);
@@ -157,6 +151,13 @@ impl Case<'_> {
         };
         reasons.extend(judge.judge().into_iter().map(Reason::Rows));
         reasons.extend(self.wrong_counters(&first.counters));
+        if let (End::Waits(stop), false) = (&first.end, reasons.is_empty()) {
+            let failure = &stop.failure;
+            reasons.push(Reason::Said(format!(
+                "at the end of the script the pipeline waits at `{}` with {}: {}",
+                failure.stage, failure.code, failure.text
+            )));
+        }
         reasons.extend(self.other_cuts(&plan, &first));
         verdict(reasons)
     }
@@ -197,6 +198,12 @@ impl Case<'_> {
                     failure.stage, failure.code, failure.text
                 )))
             }
+            // A pipeline that waits for ever stands still with a code too.
+            (End::Waits(stop), Some(code)) if stop.failure.code != *code => Some(Reason::Said(format!(
+                "the pipeline should stop with {code}, and waits at `{}` with {}",
+                stop.failure.stage, stop.failure.code
+            ))),
+            (End::Waits(_), _) => None,
             (End::Broken(text), _) => Some(Reason::Said(text.clone())),
             (_, Some(code)) => Some(Reason::Said(format!("the pipeline should stop with {code}, and does not"))),
             _ => None,
@@ -241,6 +248,7 @@ impl Case<'_> {
             let ends = [&first.end, &again.end].map(|end| match end {
                 End::Over => "runs to its end".to_string(),
                 End::Stopped(stop) => format!("stops with {}: {}", stop.failure.code, stop.failure.text),
+                End::Waits(stop) => format!("waits with {}: {}", stop.failure.code, stop.failure.text),
                 End::Refused(_) => "is refused".to_string(),
                 End::Broken(text) => text.clone(),
             });
