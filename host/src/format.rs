@@ -50,6 +50,8 @@ pub enum Kind {
     Journal = 5,
     /// A task, whole.
     Snapshot = 6,
+    /// What a commit says of itself in a changelog topic.
+    Changelog = 7,
 }
 
 /// Why bytes are not what was asked for.

@@ -15,6 +15,7 @@ pub mod format;
 pub mod guest;
 pub mod in_order;
 pub mod instant;
+pub mod kafka;
 pub mod key;
 pub mod keyed;
 pub mod outcome;

@@ -11,6 +11,7 @@ use crate::config::pipeline::{Key, NullKey, Pipeline, Scope, Source};
 use crate::guest::Module;
 
 mod answer;
+mod exchange;
 mod judge;
 mod make;
 mod project;
@@ -261,7 +262,7 @@ impl Conditions {
                 (plain.then_some(1), !follow)
             }
             Source::Stdin { .. } => (Some(1), true),
-            Source::Kafka(node) => (None, node.get("until").is_some_and(|n| !n.is_null())),
+            Source::Kafka(kafka) => (None, kafka.until.is_some()),
         };
         Conditions { partitions: partitions.or(known), bounded, ends: true, ..Conditions::default() }
     }

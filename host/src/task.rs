@@ -21,6 +21,9 @@ use crate::time::{Activity, Clock, NONE_YET, Stamp};
 
 mod commands;
 mod counters;
+mod sums;
+
+pub use sums::Sum;
 
 /// What the source says of an input, or the clock of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,10 @@ use crate::files::Trouble;
 use crate::files::sink::Refused;
 use crate::files::source::{Broken, Polled, Polling, Position};
 use crate::plan::Plan;
-use crate::task::{Input, InputEvent, Task};
+use crate::task::{Input, InputEvent, Marker, Sealed, Task};
 use crate::time::Activity;
+
+mod moving;
 
 /// How long a task waits before it tries again to do what its state had no room for, ns.
 const PAUSE: i64 = 100_000_000;
@@ -30,6 +32,18 @@ pub trait Inbox {
     fn taken(&mut self, polling: &Polling, count: usize);
     /// Where reading stands.
     fn position(&self) -> Position;
+    /// A task has its state; `right`: it is the one that was committed. True: it may run.
+    fn joined(&mut self, _input: u16, right: bool) -> Result<bool, Trouble> {
+        Ok(right)
+    }
+    /// The tasks that were to leave have left.
+    fn left(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
+    /// What was read since the last commit is void: every input comes again with a `Join`.
+    fn rewind(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
 }
 
 /// What an inbox gives.
@@ -39,6 +53,28 @@ pub enum Event {
     Source(Polled),
     /// Somebody wants the run to stop.
     Stop,
+    /// An input is this worker's from now on, with the state of its task.
+    Join(Joined),
+    /// Inputs are to be given up: committed first, unless they are lost already.
+    Leave {
+        /// Which.
+        inputs: Vec<u16>,
+        /// They are somebody else's; nothing may be committed for them.
+        lost: bool,
+    },
+}
+
+/// An input whose task was restored elsewhere.
+#[derive(Debug)]
+pub struct Joined {
+    /// Number of the input.
+    pub input: u16,
+    /// What its task knows; none: it begins.
+    pub marker: Option<Marker>,
+    /// State of its stages.
+    pub states: Vec<Sealed>,
+    /// Digest of the state of each stage, as it was committed.
+    pub digests: Vec<(String, u128)>,
 }
 
 /// Where rows go and what makes them last.
@@ -51,8 +87,18 @@ pub trait Outbox: Out {
     fn settle(&mut self) -> Result<(), Trouble>;
     /// From now on results are of scopes that are still open (R10).
     fn partial(&mut self);
-    /// Makes output, state and positions durable.
-    fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: Position, kind: Commit) -> Result<(), Trouble>;
+    /// Makes output, state and positions durable; or it does not, and nothing since the last commit has happened.
+    fn commit(
+        &mut self,
+        plan: &Plan,
+        tasks: &mut [&mut Task],
+        source: Position,
+        kind: Commit,
+    ) -> Result<Outcome, Trouble>;
+    /// Nothing since the last commit has happened.
+    fn abandon(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
     /// Something the operator should know.
     fn note(&mut self, text: &str);
 }
@@ -67,6 +113,18 @@ pub enum Commit {
     /// The last of a run.
     Last,
 }
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is durable.
+    Done,
+    /// It is not, and tasks must begin anew at the last one that is.
+    Undone,
+}
+
+/// Place of an input that no task has.
+const NOWHERE: (usize, u16) = (usize::MAX, 0);
 
 /// How a run ended.
 #[derive(Debug)]
@@ -170,20 +228,21 @@ impl<'a> Worker<'a> {
         }
         self.place_inputs();
         self.commit(Commit::Usual)?;
-        let mut ended = loop {
-            if let Some(ended) = self.step()? {
-                break ended;
+        loop {
+            let Some(mut ended) = self.step()? else { continue };
+            let flush = matches!(ended, Ended::Asked) && self.pace.flush;
+            if flush {
+                self.outbox.partial();
             }
-        };
-        let flush = matches!(ended, Ended::Asked) && self.pace.flush;
-        if flush {
-            self.outbox.partial();
+            if flush || matches!(ended, Ended::Input) {
+                ended = self.all(InputEvent::End)?.unwrap_or(ended);
+            }
+            let done = self.commit(Commit::Last)?;
+            // What is not committed is done by the next run, but the end of the input is for this one to reach.
+            if done == Outcome::Done || !matches!(ended, Ended::Input) {
+                return Ok(ended);
+            }
         }
-        if flush || matches!(ended, Ended::Input) {
-            ended = self.all(InputEvent::End)?.unwrap_or(ended);
-        }
-        self.commit(Commit::Last)?;
-        Ok(ended)
     }
 
     /// The counters of every stage of every task.
@@ -199,7 +258,9 @@ impl<'a> Worker<'a> {
         }
         if self.dirty && now >= self.committed.saturating_add(self.pace.commit) {
             let checkpoint = now >= self.checkpointed.saturating_add(self.pace.checkpoint);
-            self.commit(if checkpoint { Commit::Checkpoint } else { Commit::Usual })?;
+            if self.commit(if checkpoint { Commit::Checkpoint } else { Commit::Usual })? == Outcome::Undone {
+                return Ok(None);
+            }
         }
         let until = self.until(now);
         self.watch_drift(now)?;
@@ -209,9 +270,14 @@ impl<'a> Worker<'a> {
             None => true,
         };
         let event = self.inbox.next(until, &may_read)?;
+        if let Event::Join(joined) = event {
+            return self.join(joined).map(|()| None);
+        }
         self.place_inputs();
         match event {
             Event::Stop => Ok(Some(Ended::Asked)),
+            Event::Join(_) => Ok(None),
+            Event::Leave { inputs, lost } => self.leave(&inputs, lost).map(|()| None),
             Event::Source(Polled::Nothing) => Ok(None),
             Event::Source(Polled::End) if self.tasks.iter().any(|r| r.held.is_some()) => Ok(None),
             Event::Source(Polled::End) => Ok(Some(Ended::Input)),
@@ -315,6 +381,9 @@ impl<'a> Worker<'a> {
         polling.batch.now = self.inbox.now();
         let first = polling.batch.rows.first().map_or(0, |row| row.origin.input);
         let (task, _) = self.place(first);
+        if task >= self.tasks.len() {
+            return Ok(None);
+        }
         for row in &mut polling.batch.rows {
             row.origin.input = self.places.get(usize::from(row.origin.input)).map_or(0, |place| place.1);
         }
@@ -465,16 +534,20 @@ impl<'a> Worker<'a> {
         Ok(ended)
     }
 
-    fn commit(&mut self, kind: Commit) -> Result<(), Trouble> {
-        let now = self.inbox.now();
+    fn commit(&mut self, kind: Commit) -> Result<Outcome, Trouble> {
         let mut tasks: Vec<&mut Task> = self.tasks.iter_mut().map(|running| &mut running.task).collect();
-        self.outbox.commit(&self.plan, &mut tasks, self.inbox.position(), kind)?;
+        let done = self.outbox.commit(&self.plan, &mut tasks, self.inbox.position(), kind)?;
+        let now = self.inbox.now();
+        if done == Outcome::Undone {
+            self.forget();
+            self.inbox.rewind()?;
+        }
         self.committed = now;
         self.dirty = false;
         if kind == Commit::Checkpoint {
             self.checkpointed = now;
         }
-        Ok(())
+        Ok(done)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::files::place::{self, StateDir};
 use crate::files::sink::{Counts, Sinks};
 use crate::files::source::{Codec, Settings, Source};
 use crate::files::{Trouble, frame};
+use crate::kafka;
 use crate::plan::{self, Conditions, Plan};
 use crate::task::Task;
 use crate::telemetry;
@@ -47,7 +48,7 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
 }
 
 /// Runs what was prepared; several pipelines at once, each in a thread of its own.
-pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
+pub fn run(session: &Session, ready: Vec<Ready<'_>>) -> Result<Reply, Failure> {
     if session.json && ready.iter().any(|r| matches!(r.plan.pipeline.sink, pipeline::Sink::Stdout { .. })) {
         return Err(Failure::invalid("`--json` and the sink `stdout` both want standard output")
             .help("write to a file, or leave `--json` out"));
@@ -84,15 +85,34 @@ pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
 }
 
 /// A pipeline whose files, guests and state were found.
-pub struct Ready {
+pub struct Ready<'a> {
     plan: Arc<Plan>,
-    base: PathBuf,
-    paths: Vec<PathBuf>,
-    journal: Option<(Journal, Option<Last>)>,
+    means: Means,
+    library: &'a Library,
+}
+
+/// What a pipeline runs with.
+enum Means {
+    /// Files and standard streams.
+    Files {
+        /// Where relative paths start from.
+        base: PathBuf,
+        /// Files of the source.
+        paths: Vec<PathBuf>,
+        /// What lasts.
+        journal: Option<(Journal, Option<Last>)>,
+    },
+    /// Kafka.
+    Kafka(Box<kafka::run::Means>),
 }
 
 /// Finds what a pipeline needs, and plans it against the state that is kept.
-pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Library) -> Result<Ready, Failure> {
+pub fn prepare<'a>(
+    session: &Session,
+    file: &Path,
+    pipeline: Pipeline,
+    library: &'a Library,
+) -> Result<Ready<'a>, Failure> {
     let base = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
         _ => PathBuf::from("."),
@@ -111,6 +131,15 @@ pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Lib
     };
     // What is wrong with the file is said before what is wrong around it.
     let mut made = plan(&conditions)?;
+    if matches!(pipeline.source, pipeline::Source::Kafka(_)) {
+        let clients = kafka::client::Clients::of(&pipeline, &session.environment, &base).map_err(failure)?;
+        let topics = kafka::topics::Topics::new(&clients).map_err(failure)?;
+        conditions.partitions = kafka::run::partitions(&pipeline, &topics).map_err(failure)?;
+        made = plan(&conditions)?;
+        let folder = state_folder(session, &pipeline, &base).map_err(failure)?;
+        let means = kafka::run::Means::find(&made, clients, &topics, &folder).map_err(failure)?;
+        return Ok(Ready { plan: Arc::new(made), means: Means::Kafka(Box::new(means)), library });
+    }
     let paths = paths.map_err(failure)?;
     let journal = match lasts(&pipeline) {
         false => None,
@@ -124,7 +153,7 @@ pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Lib
             Some(journal)
         }
     };
-    Ok(Ready { plan: Arc::new(made), base, paths, journal })
+    Ok(Ready { plan: Arc::new(made), means: Means::Files { base, paths, journal }, library })
 }
 
 /// Whether anything is kept between runs: not with a standard stream at either end.
@@ -135,14 +164,17 @@ fn lasts(pipeline: &Pipeline) -> bool {
 }
 
 fn open_journal(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<(Journal, Option<Last>), Trouble> {
-    let folder = match &pipeline.state.dir {
-        Some(dir) => base.join(dir),
+    Journal::open(StateDir::open(&state_folder(session, pipeline, base)?)?)
+}
+
+fn state_folder(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<PathBuf, Trouble> {
+    match &pipeline.state.dir {
+        Some(dir) => Ok(base.join(dir)),
         None => {
             let named = |name: &str| session.environment.get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-            place::state_home(named("XDG_STATE_HOME"), named("HOME"))?.join(&pipeline.name)
+            Ok(place::state_home(named("XDG_STATE_HOME"), named("HOME"))?.join(&pipeline.name))
         }
-    };
-    Journal::open(StateDir::open(&folder)?)
+    }
 }
 
 /// What the kept state of each stage was made with.
@@ -172,11 +204,16 @@ struct Talk {
 }
 
 /// Runs one pipeline to its end.
-fn one(ready: Ready, stop: &Arc<AtomicBool>, talk: Talk) -> Result<Summary, Failure> {
+fn one(ready: Ready<'_>, stop: &Arc<AtomicBool>, talk: Talk) -> Result<Summary, Failure> {
     telemetry::with_log(talk.terminal, talk.verbose, || {
         let name = ready.plan.pipeline.name.clone();
         let began = Instant::now();
-        match work(ready, Arc::clone(stop), talk) {
+        let Ready { plan, means, library } = ready;
+        let done = match means {
+            Means::Files { base, paths, journal } => work(plan, base, paths, journal, Arc::clone(stop), talk),
+            Means::Kafka(means) => on_kafka(plan, *means, library, Arc::clone(stop)),
+        };
+        match done {
             Ok(mut summary) => {
                 summary.took = began.elapsed();
                 match summary.failed.take() {
@@ -191,8 +228,54 @@ fn one(ready: Ready, stop: &Arc<AtomicBool>, talk: Talk) -> Result<Summary, Fail
     })
 }
 
-fn work(ready: Ready, stop: Arc<AtomicBool>, talk: Talk) -> Result<Summary, Trouble> {
-    let Ready { plan, base, paths, journal } = ready;
+fn on_kafka(
+    plan: Arc<Plan>,
+    means: kafka::run::Means,
+    library: &Library,
+    stop: Arc<AtomicBool>,
+) -> Result<Summary, Trouble> {
+    let did = kafka::run::work(&plan, means, judge(&plan, library), stop)?;
+    Ok(Summary {
+        name: plan.pipeline.name.clone(),
+        records_in: did.records,
+        duplicates: did.duplicates,
+        counts: did.counts,
+        commits: did.commits,
+        asked: matches!(did.ended, Ended::Asked),
+        stages: did.stages,
+        took: Duration::ZERO,
+        failed: stopped_by(&did.ended),
+    })
+}
+
+/// Says whether kept state may be used: as at the start of a run on files, the plan is made against it.
+fn judge<'a>(plan: &Arc<Plan>, library: &'a Library) -> kafka::inbox::Judge<'a> {
+    let plan = Arc::clone(plan);
+    Box::new(move |stored| {
+        let made_with: BTreeMap<String, Value> =
+            plan.stages.iter().map(|stage| (stage.id.clone(), stage.identity.clone())).collect();
+        if stored.iter().all(|(stage, identity)| made_with.get(stage).is_none_or(|own| own == identity)) {
+            return Ok(());
+        }
+        let mut conditions = Conditions::of(&plan.pipeline, None);
+        conditions.stored = stored.clone();
+        plan::plan(&plan.pipeline, library, &conditions).map(drop).map_err(|findings| {
+            let error = findings.into_iter().find(|f| f.is_error());
+            let (text, help) =
+                error.map_or((String::new(), Vec::new()), |f| (format!("{}: {}", f.code, f.message), f.help));
+            Trouble::new(format!("the kept state cannot be used: {text}"), help.join("; "))
+        })
+    })
+}
+
+fn work(
+    plan: Arc<Plan>,
+    base: PathBuf,
+    paths: Vec<PathBuf>,
+    journal: Option<(Journal, Option<Last>)>,
+    stop: Arc<AtomicBool>,
+    talk: Talk,
+) -> Result<Summary, Trouble> {
     let (journal, last) = journal.map_or((None, None), |(journal, last)| (Some(journal), last));
     let commit = last.as_ref().map(|last| &last.commit);
     let source = match &plan.pipeline.source {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::check::{check, wrong_type};
 use super::diagnostic::Diagnostic;
 use super::ends;
+use super::kafka;
 use super::keys;
 use super::node::Node;
 use super::path::Root;
@@ -47,7 +48,7 @@ pub fn build(root: &Node, file: Option<&Arc<std::path::Path>>) -> (Option<Pipeli
                 .help("add `sink: { kafka: { topic: ... } }`, or `sink: stdout`"),
         );
     }
-    let dead_letter = sink(top.section("errors"), "dead_letter", Format::Envelope);
+    let dead_letter = sink(top.section("errors"), "dead_letter", Format::Envelope, &mut findings);
     let pipeline = Pipeline {
         name: top.text("name").unwrap_or_else(|| name_of(file.map(|f| &**f))),
         description: top.text("description"),
@@ -57,9 +58,9 @@ pub fn build(root: &Node, file: Option<&Arc<std::path::Path>>) -> (Option<Pipeli
         time: time(top.node("time"), &mut findings),
         stages: stages(&top.many("stages"), &mut findings),
         encode,
-        sink: sink(top, "sink", Format::Json).unwrap_or(Sink::Stdout { format: Format::Json }),
-        late: sink(top.section("routes"), "late", Format::Envelope),
-        duplicates: sink(top.section("routes"), "duplicates", Format::Envelope),
+        sink: sink(top, "sink", Format::Json, &mut findings).unwrap_or(Sink::Stdout { format: Format::Json }),
+        late: sink(top.section("routes"), "late", Format::Envelope, &mut findings),
+        duplicates: sink(top.section("routes"), "duplicates", Format::Envelope, &mut findings),
         errors: errors(top.section("errors"), dead_letter),
         limits: limits(top.section("limits")),
         state: state(top.section("state")),
@@ -132,10 +133,7 @@ fn source(top: Section<'_>, decode: &Codecs, findings: &mut Vec<Diagnostic>) -> 
         );
     }
     match (form, node) {
-        ("kafka", Some(node)) => {
-            owned_settings(node, findings);
-            Source::Kafka(node.clone())
-        }
+        ("kafka", Some(node)) => Source::Kafka(Box::new(kafka::source(node, findings))),
         ("file", Some(_)) => {
             let paths: Vec<String> =
                 section.many("path").iter().filter_map(|n| n.as_text().map(str::to_string)).collect();
@@ -153,27 +151,10 @@ fn source(top: Section<'_>, decode: &Codecs, findings: &mut Vec<Diagnostic>) -> 
     }
 }
 
-/// Client settings that the host owns are refused (P-OWNED).
-fn owned_settings(node: &Node, findings: &mut Vec<Diagnostic>) {
-    const OWNED: [(&str, &str); 6] = [
-        ("group.id", "write `group`"),
-        ("enable.auto.commit", "positions are committed with the output"),
-        ("enable.auto.offset.store", "positions are committed with the output"),
-        ("transactional.id", "it is made of the pipeline's name and the partition"),
-        ("isolation.level", "write `isolation`"),
-        ("auto.offset.reset", "write `start`"),
-    ];
-    for (name, span, _) in node.get("properties").and_then(Node::as_map).unwrap_or_default() {
-        if let Some((_, help)) = OWNED.iter().find(|(owned, _)| owned == name) {
-            findings.push(Diagnostic::error("P-OWNED", *span, format!("`{name}` is set by tamis itself")).help(*help));
-        }
-    }
-}
-
-fn sink(section: Section<'_>, name: &str, default: Format) -> Option<Sink> {
+fn sink(section: Section<'_>, name: &str, default: Format, findings: &mut Vec<Diagnostic>) -> Option<Sink> {
     let (form, node) = section.form(name)?;
     match (form, node) {
-        ("kafka", Some(node)) => Some(Sink::Kafka(node.clone())),
+        ("kafka", Some(node)) => kafka::sink(node, findings).map(|sink| Sink::Kafka(Box::new(sink))),
         ("file", node) => {
             let section = Section::new(node, &ends::FILE_SINK);
             Some(Sink::File { path: PathBuf::from(section.text("path")?), format: format(section, default) })
@@ -342,6 +323,13 @@ fn state(section: Section<'_>) -> State {
         dir: section.text("dir").map(PathBuf::from),
         checkpoint: section.duration_or_zero("checkpoint"),
         quota: section.size("quota").unwrap_or_default(),
+        create_changelog: section.section("changelog").truth("create"),
+        changelog_replication: section
+            .section("changelog")
+            .integer("replication")
+            .and_then(|n| i32::try_from(n).ok())
+            .unwrap_or(1),
+        accept_loss: section.truth("accept_loss"),
     }
 }
 

@@ -30,7 +30,8 @@ pub static STDIN: Table = Table {
     ],
 };
 
-static KAFKA_SOURCE: Table = Table {
+/// `source.kafka`.
+pub static KAFKA_SOURCE: Table = Table {
     name: "`source.kafka`",
     doc: "Kafka topics.",
     short: Some("topics"),
@@ -84,7 +85,8 @@ static CREATE: Table = Table {
     ],
 };
 
-static KAFKA_SINK: Table = Table {
+/// `sink.kafka`.
+pub static KAFKA_SINK: Table = Table {
     name: "`sink.kafka`",
     doc: "A Kafka topic.",
     short: Some("topic"),

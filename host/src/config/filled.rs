@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::build::default_json;
 use super::check::{member, one_of};
+use super::ends;
 use super::node::{Node, NodeKind};
 use super::params;
 use super::path::Root;
@@ -94,7 +95,7 @@ fn sink(sink: &Sink) -> Value {
             json!({ "file": { "path": path.display().to_string(), "format": word(format) } })
         }
         Sink::Stdout { format } => json!({ "stdout": { "format": word(format) } }),
-        Sink::Kafka(node) => json!({ "kafka": node.to_json() }),
+        Sink::Kafka(kafka) => json!({ "kafka": Value::Object(mapping(Some(&kafka.node), &ends::KAFKA_SINK)) }),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod ends;
 pub mod filled;
 pub mod guests;
+pub mod kafka;
 pub mod keys;
 pub mod node;
 pub mod params;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::diagnostic::Diagnostic;
+use super::kafka::{KafkaSink, KafkaSource};
 use super::node::Node;
 use super::path::Path;
 
@@ -74,8 +75,8 @@ pub enum Source {
         /// What `topic` says.
         topic: String,
     },
-    /// Kafka; built with the next issue, refused with P-LATER until then. Kept as written.
-    Kafka(Node),
+    /// Kafka topics.
+    Kafka(Box<KafkaSource>),
 }
 
 /// How bytes become records, and back.
@@ -331,8 +332,8 @@ pub enum Sink {
         /// How records become bytes.
         format: Format,
     },
-    /// Kafka; P-LATER until the next issue. Kept as written.
-    Kafka(Node),
+    /// A Kafka topic.
+    Kafka(Box<KafkaSink>),
 }
 
 /// Section 11.
@@ -404,6 +405,12 @@ pub struct State {
     pub checkpoint: i64,
     /// All stages together, on disk.
     pub quota: u64,
+    /// Kafka: changelog topics are made if they are missing.
+    pub create_changelog: bool,
+    /// Kafka: copies of changelog topics that are made.
+    pub changelog_replication: i32,
+    /// Kafka: a changelog that is gone means empty state.
+    pub accept_loss: bool,
 }
 
 /// `run`. Durations in ns.

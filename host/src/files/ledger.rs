@@ -11,7 +11,7 @@ use super::source::{Polling, Position};
 use crate::chain::{Emit, Out};
 use crate::plan::Plan;
 use crate::task::{Input, Marker, Sealed, Task};
-use crate::worker::{Commit, Outbox};
+use crate::worker::{Commit, Outbox, Outcome};
 
 /// Where rows go and what makes them last.
 #[derive(Debug)]
@@ -139,7 +139,13 @@ impl Outbox for Ledger {
         self.sinks.partial = true;
     }
 
-    fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: Position, kind: Commit) -> Result<(), Trouble> {
+    fn commit(
+        &mut self,
+        plan: &Plan,
+        tasks: &mut [&mut Task],
+        source: Position,
+        kind: Commit,
+    ) -> Result<Outcome, Trouble> {
         let done = self.try_commit(plan, tasks, source, kind);
         if done.is_err() && self.journal.is_some() {
             // The next run would do the same; a reader should not wait for it.
@@ -147,7 +153,7 @@ impl Outbox for Ledger {
         }
         self.commits += 1;
         self.progress(tasks);
-        done
+        done.map(|()| Outcome::Done)
     }
 
     fn note(&mut self, text: &str) {

@@ -222,6 +222,11 @@ impl Keyed {
         self.failing
     }
 
+    /// Numbers that are given only once, so far: creations and wakes.
+    pub fn numbers(&self) -> (u64, u64) {
+        (self.born, self.set)
+    }
+
     /// Gives the state to one guest call. Take a `mark` first: a call that faults or does not fit is undone to it.
     pub fn session(self, begin: Begin) -> Session {
         Session::new(self, begin)

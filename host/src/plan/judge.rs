@@ -240,6 +240,9 @@ fn exchange(plan: &Plan, conditions: &Conditions, findings: &mut Vec<Diagnostic>
         return;
     }
     let keyed = || pairs(plan).filter(|(planned, _)| planned.key.is_some());
+    if let Source::Kafka(source) = &plan.pipeline.source {
+        super::exchange::on_kafka(source, keyed(), conditions, findings);
+    }
     let narrow = keyed().find(|(planned, _)| planned.scope == Scope::Partition);
     let wide = keyed().find(|(planned, _)| planned.scope != Scope::Partition);
     if let (Some((narrow, stage)), Some((wide, _))) = (narrow, wide) {
@@ -254,14 +257,7 @@ fn exchange(plan: &Plan, conditions: &Conditions, findings: &mut Vec<Diagnostic>
         );
     }
     for (planned, stage) in keyed().filter(|(planned, _)| planned.scope == Scope::Partition) {
-        let determined = planned.key.as_ref().is_some_and(|k| match &k.key.form {
-            KeyForm::Fields(parts) => parts
-                .iter()
-                .any(|p| p.path == Path::whole(Root::Key) || matches!(p.path.root, Root::Partition | Root::Position)),
-            KeyForm::Whole { root, except } => root.root == Root::Key && except.is_empty(),
-            KeyForm::Guest(_) => false,
-        });
-        if !determined {
+        if !planned.key.as_ref().is_some_and(|k| super::exchange::decides_partition(&k.key)) {
             findings.push(
                 Diagnostic::warning(
                     "W-SCOPE",
@@ -325,11 +321,15 @@ pub fn later(pipeline: &Pipeline, findings: &mut Vec<Diagnostic>) {
         "files and standard streams work: `source: { file: input.jsonl }`, `sink: { file: output.jsonl }`";
     const CSV: &str = "use `json`, `lines` or `envelope`";
     let is_csv = |format: &Format| *format == Format::Csv;
+    let kafka = matches!(pipeline.source, Source::Kafka(_));
+    if kafka != matches!(pipeline.sink, Sink::Kafka(_)) {
+        let pointer = if kafka { "/source/kafka" } else { "/sink/kafka" };
+        say("Kafka at one end and something else at the other", pointer, "name Kafka topics at both ends, or files");
+    }
     match &pipeline.source {
-        Source::Kafka(_) => say("Kafka", "/source/kafka", FILES),
         Source::File { format, .. } if is_csv(format) => say("the format `csv`", "/source/file/format", CSV),
         Source::Stdin { format, .. } if is_csv(format) => say("the format `csv`", "/source/stdin/format", CSV),
-        Source::File { .. } | Source::Stdin { .. } => {}
+        Source::File { .. } | Source::Stdin { .. } | Source::Kafka(_) => {}
     }
     let sinks = [
         (Some(&pipeline.sink), "/sink"),
@@ -339,7 +339,12 @@ pub fn later(pipeline: &Pipeline, findings: &mut Vec<Diagnostic>) {
     ];
     for (sink, pointer) in sinks {
         match sink {
-            Some(Sink::Kafka(_)) => say("Kafka", pointer, FILES),
+            Some(Sink::Kafka(_)) if !kafka && pointer != "/sink" => {
+                say("a topic as route of a pipeline on files", pointer, FILES);
+            }
+            Some(Sink::File { .. } | Sink::Stdout { .. }) if kafka && pointer != "/sink" => {
+                say("a file as route of a pipeline on Kafka", pointer, "name a topic: `{ kafka: TOPIC }`");
+            }
             Some(Sink::File { format, .. } | Sink::Stdout { format }) if is_csv(format) => {
                 say("the format `csv`", pointer, CSV)
             }

@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 
 use super::answer::{self, Answer, Places};
-use super::{Clock, Coder, ColumnRef, Conditions, Guests, KeyGuest, Plan, Planned, PlannedKey, Traits, judge, project};
+use super::{
+    Clock, Coder, ColumnRef, Conditions, Guests, KeyGuest, Plan, Planned, PlannedKey, Traits, exchange, judge, project,
+};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::node::Span;
 use crate::config::params;
-use crate::config::pipeline::{Key, KeyForm, NullKey, Pipeline, RetentionClock, Scope, Stage, Uses};
+use crate::config::pipeline::{Key, KeyForm, NullKey, Pipeline, RetentionClock, Scope, Source, Stage, Uses};
 use crate::guest::call::Fault;
 use crate::guest::{CheckError, Module, World};
 
@@ -89,6 +91,7 @@ impl Maker<'_> {
             event_time: stages.iter().any(|s| s.wants_event_time),
             ingestion: stages.iter().any(|s| s.traits.wants_time && s.traits.clock == Clock::Ingestion),
             one_task: self.conditions.partitions != Some(1)
+                && !matches!(pipeline.source, Source::Kafka(_))
                 && stages.iter().any(|s| s.key.is_some() && s.scope != Scope::Partition),
             pipeline: pipeline.clone(),
             stages,
@@ -208,7 +211,7 @@ impl Maker<'_> {
             params,
             context,
             key,
-            scope: stage.scope,
+            scope: self.scope(stage),
             traits: answer.traits,
             reads: answer.reads,
             writes: answer.writes,
@@ -222,6 +225,17 @@ impl Maker<'_> {
             return None;
         }
         Some((planned, answer.raw_traits))
+    }
+
+    /// The exchange is left out where equal keys are in the same partition anyway (D4).
+    fn scope(&self, stage: &Stage) -> Scope {
+        let decided = match &self.pipeline.source {
+            Source::Kafka(source) => {
+                source.topics.len() == 1 && stage.key.as_ref().is_some_and(exchange::decides_partition)
+            }
+            _ => false,
+        };
+        if decided && stage.scope == Scope::Global { Scope::Partition } else { stage.scope }
     }
 
     fn ask(

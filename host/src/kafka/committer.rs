@@ -1,0 +1,353 @@
+//! Does what `txn.rs` says, against Kafka: produces, writes state and markers, commits, and lets go of producers that
+//! cannot be believed.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
+
+use super::changelog::{self, MARKER_KEY, Marker, StageMarker};
+use super::client::Clients;
+use super::group::{Context, Place};
+use super::inbox::Tokens;
+use super::raw::{Fault, GroupMetadata, Producer, Record};
+use super::token::Token;
+use super::txn::{Action, Event, Goal, Txn};
+use crate::files::Trouble;
+use crate::files::source::Position;
+use crate::plan::Plan;
+use crate::task::{Sealed, Sum, Task};
+use crate::worker::Outcome;
+
+/// One slice of waiting for the client, ms: its queue is served in between.
+const SLICE: i32 = 20;
+
+/// What a committer is made of.
+pub struct Setup {
+    /// How to reach the cluster.
+    pub clients: Clients,
+    /// Name in transactions; none: at least once.
+    pub transactional: Option<String>,
+    /// The topics of the outbox's targets, by number; changelogs behind them.
+    pub topics: Vec<String>,
+    /// Number of the changelog topic of each source topic.
+    pub changelogs: BTreeMap<Arc<str>, usize>,
+    /// Partitions of each source topic.
+    pub partitions: BTreeMap<Arc<str>, u32>,
+    /// The member of the group.
+    pub consumer: Arc<BaseConsumer<Context>>,
+    /// Last tokens of what is owned.
+    pub tokens: Tokens,
+    /// Set when the run is to stop.
+    pub stop: Arc<AtomicBool>,
+    /// How long it may take to stop.
+    pub patience: Duration,
+}
+
+/// Produces and commits.
+pub struct Committer {
+    setup: Setup,
+    txn: Txn,
+    producer: Option<Producer>,
+    /// What made the running interval void.
+    broken: Option<Fault>,
+    began: Instant,
+    stop_seen: Option<Instant>,
+    /// What is being committed.
+    closing: Closing,
+}
+
+/// Positions and tokens of the commit that is running.
+#[derive(Default)]
+struct Closing {
+    offsets: Vec<(Place, i64, Token)>,
+}
+
+/// What a commit writes.
+struct Work<'a, 'b> {
+    plan: &'a Plan,
+    tasks: &'a mut [&'b mut Task],
+    source: &'a Position,
+}
+
+impl Committer {
+    /// Makes its producer when it is first needed.
+    pub fn new(setup: Setup) -> Committer {
+        let txn = Txn::new(setup.transactional.is_some());
+        let (began, closing) = (Instant::now(), Closing::default());
+        Committer { setup, txn, producer: None, broken: None, began, stop_seen: None, closing }
+    }
+
+    /// Makes the producer ready, and ends what the last holder of the name left open.
+    pub fn open(&mut self) -> Result<(), Trouble> {
+        // Positions that were pending are settled by it, which those who restore wait for.
+        while self.drive(Goal::Ready, None)? == Outcome::Undone {}
+        Ok(())
+    }
+
+    /// Hands a record to the producer. What goes wrong makes the interval void, which `commit` says.
+    pub fn produce(&mut self, record: &Record<'_>) -> Result<(), Trouble> {
+        if self.broken.is_some() {
+            return Ok(());
+        }
+        if !self.txn.is_open() && self.drive(Goal::Open, None)? == Outcome::Undone {
+            let why = "the transaction could not begin";
+            self.broken = self.broken.take().or(Some(Fault::of(RDKafkaErrorCode::InvalidTransactionalState, why)));
+            return Ok(());
+        }
+        if let Some(producer) = &mut self.producer
+            && let Err(fault) = hand_over(producer, record)
+        {
+            self.broken = Some(fault);
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was produced since the last commit, with the state of these tasks and their positions.
+    pub fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: &Position) -> Result<Outcome, Trouble> {
+        if let Some(fault) = self.broken.take() {
+            tracing::warn!("what was done since the last commit is done again: {fault}");
+            self.drive(Goal::Abandon, None)?;
+            self.open()?;
+            return Ok(Outcome::Undone);
+        }
+        if tasks.is_empty() && !self.txn.is_open() {
+            return Ok(Outcome::Done);
+        }
+        let outcome = self.drive(Goal::Commit, Some(Work { plan, tasks, source }))?;
+        let closing = std::mem::take(&mut self.closing);
+        if outcome == Outcome::Done {
+            let mut tokens = self.setup.tokens.borrow_mut();
+            for (place, _, token) in closing.offsets {
+                tokens.insert(place, token);
+            }
+        } else {
+            self.open()?;
+        }
+        Ok(outcome)
+    }
+
+    /// Nothing since the last commit has happened.
+    pub fn abandon(&mut self) -> Result<(), Trouble> {
+        self.broken = None;
+        self.drive(Goal::Abandon, None)?;
+        self.open()
+    }
+
+    /// Does what the transaction needs until it is settled.
+    fn drive(&mut self, goal: Goal, mut work: Option<Work<'_, '_>>) -> Result<Outcome, Trouble> {
+        let mut event = Event::Go(goal);
+        loop {
+            let now = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let tainted = self.producer.as_mut().is_some_and(|producer| {
+                producer.serve(0);
+                producer.take_taint()
+            });
+            let action = self.txn.next(event, now, tainted);
+            if event == Event::Again {
+                self.watch_stop()?;
+            }
+            event = match action {
+                Action::Settled(outcome) => return Ok(outcome),
+                Action::Rival => {
+                    return Err(Trouble::new(
+                        format!(
+                            "another process took over the transactions of {} again and again",
+                            self.setup.transactional.as_deref().unwrap_or_default()
+                        ),
+                        "two processes have the same `run.instance`: give each its own",
+                    ));
+                }
+                Action::Wait(ms) => {
+                    std::thread::sleep(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+                    self.watch_stop()?;
+                    Event::Done
+                }
+                Action::Make => {
+                    let config = self.setup.clients.producer(self.setup.transactional.as_deref());
+                    let made = Producer::new(&config, &self.setup.topics).map_err(|fault| {
+                        Trouble::new(
+                            format!("the Kafka producer cannot be made: {fault}"),
+                            "check the `properties` of source and sink",
+                        )
+                    })?;
+                    self.producer = Some(made);
+                    Event::Done
+                }
+                Action::Drop => {
+                    self.producer = None;
+                    Event::Done
+                }
+                action => self.act(action, work.as_mut())?,
+            };
+        }
+    }
+
+    /// One step that needs the producer.
+    fn act(&mut self, action: Action, work: Option<&mut Work<'_, '_>>) -> Result<Event, Trouble> {
+        let Some(producer) = &mut self.producer else { return Ok(Event::Fatal { fenced: false }) };
+        let done = match action {
+            Action::Init => producer.init_transactions(500),
+            Action::Begin => producer.begin(),
+            Action::Flush => {
+                let all = producer.flush(SLICE);
+                match producer.failed() {
+                    Some(fault) => Err(fault.clone()),
+                    None if all => Ok(()),
+                    None => return Ok(Event::Again),
+                }
+            }
+            Action::Write => match work {
+                Some(work) => return self.write(work),
+                None => Ok(()),
+            },
+            Action::Offsets => return Ok(self.offsets()),
+            Action::Commit => producer.commit(SLICE),
+            Action::Abort => producer.abort(SLICE),
+            _ => Ok(()),
+        };
+        Ok(event(action, done))
+    }
+
+    /// Changes of state and a marker for each task.
+    fn write(&mut self, work: &mut Work<'_, '_>) -> Result<Event, Trouble> {
+        self.closing.offsets.clear();
+        let Some(producer) = &mut self.producer else { return Ok(Event::Fatal { fenced: false }) };
+        for task in work.tasks.iter_mut() {
+            let Some(input) = task.marker().inputs.first().cloned() else { continue };
+            let place: Place = (Arc::clone(&input.topic), input.partition);
+            let next = work.source.next.iter().find(|(i, _)| *i == input).map(|(_, next)| *next);
+            // A task whose position is not known is not ours any more.
+            let Some(next) = next else { return Ok(Event::Abortable) };
+            let sealed = task.seal(work.plan);
+            let last = self.setup.tokens.borrow().get(&place).map_or(0, |token| token.sequence);
+            let token = Token {
+                sequence: last + 1,
+                nonce: nonce(),
+                watermark: task.marker().event.now().time,
+                entries: task.entries(),
+                digest: task.digest(),
+            };
+            if let Some(&topic) = self.setup.changelogs.get(&place.0) {
+                let marker = Marker {
+                    token: token.to_string(),
+                    next: vec![(input, next)],
+                    partitions: self.setup.partitions.get(&place.0).copied().unwrap_or(0),
+                    task: task.marker().clone(),
+                    stages: stages(&sealed, &task.sums(work.plan)),
+                };
+                let marker = changelog::write_marker(&marker).map_err(|error| {
+                    Trouble::new(format!("the marker cannot be written: {error}"), "this is a defect: report it")
+                })?;
+                let mut failed = None;
+                let mut put = |key: &[u8], value: Option<&[u8]>| {
+                    let (key, timestamp, headers) = (Some(key), 0, &[][..]);
+                    let record = Record { topic, partition: place.1, key, value, timestamp, headers };
+                    if failed.is_none() {
+                        failed = hand_over(producer, &record).err();
+                    }
+                };
+                for state in &sealed {
+                    changelog::records(state, token.sequence, &mut put);
+                }
+                put(MARKER_KEY, Some(&marker));
+                if let Some(fault) = failed {
+                    return Ok(event(Action::Write, Err(fault)));
+                }
+            }
+            self.closing.offsets.push((place, next, token));
+        }
+        Ok(Event::Done)
+    }
+
+    /// Positions with their tokens, into the transaction; at least once: to the group.
+    fn offsets(&mut self) -> Event {
+        let Some(producer) = &mut self.producer else { return Event::Fatal { fenced: false } };
+        let mut list = TopicPartitionList::new();
+        for ((topic, partition), next, token) in &self.closing.offsets {
+            let mut place = list.add_partition(topic, *partition);
+            if place.set_offset(rdkafka::Offset::Offset(*next)).is_err() {
+                return Event::Abortable;
+            }
+            place.set_metadata(token.to_string());
+        }
+        let consumer = &self.setup.consumer;
+        // The broker does not check who owns a partition. Ours are ours until we answer a revoke, and a member that
+        // lost them has no generation, or has it only after that answer.
+        if list.count() == 0 || consumer.assignment_lost() {
+            return Event::Abortable;
+        }
+        let Some(group) = GroupMetadata::of(consumer) else {
+            tracing::info!("no member of a generation of the group: what was done since the last commit is done again");
+            return Event::Abortable;
+        };
+        if self.setup.transactional.is_some() {
+            return event(Action::Offsets, producer.send_offsets(&list, &group, 1000));
+        }
+        match consumer.commit(&list, CommitMode::Sync) {
+            Ok(()) => Event::Done,
+            Err(error) => {
+                tracing::warn!("the positions were not committed: {error}");
+                Event::Abortable
+            }
+        }
+    }
+
+    /// Whoever asked for a stop does not wait for a broker for ever.
+    fn watch_stop(&mut self) -> Result<(), Trouble> {
+        if !self.setup.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let seen = *self.stop_seen.get_or_insert_with(Instant::now);
+        if seen.elapsed() < self.setup.patience {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            format!("Kafka did not answer within {} s after the stop was asked for", self.setup.patience.as_secs()),
+            "nothing is lost: the next run goes on after the last commit",
+        ))
+    }
+}
+
+/// Hands a record over; a full queue is waited for.
+fn hand_over(producer: &mut Producer, record: &Record<'_>) -> Result<(), Fault> {
+    loop {
+        match producer.produce(record) {
+            Err(fault) if fault.code == RDKafkaErrorCode::QueueFull => producer.serve(2),
+            other => return other,
+        }
+    }
+}
+
+/// What an answer of the client means.
+fn event(action: Action, done: Result<(), Fault>) -> Event {
+    let Err(fault) = done else { return Event::Done };
+    if fault.retriable {
+        tracing::debug!("{action:?}: {fault}");
+        return Event::Again;
+    }
+    tracing::warn!("{action:?}: {fault}");
+    match fault.abort && !fault.fatal {
+        true => Event::Abortable,
+        false => Event::Fatal { fenced: fault.is_fenced() },
+    }
+}
+
+/// What the marker says of each stage.
+fn stages(sealed: &[Sealed], sums: &BTreeMap<String, Sum>) -> Vec<StageMarker> {
+    let of = |state: &Sealed| {
+        let Sum { digest, numbers } = sums.get(&state.stage).copied().unwrap_or_default();
+        StageMarker { stage: state.stage.clone(), identity: state.identity.clone(), digest, numbers }
+    };
+    sealed.iter().map(of).collect()
+}
+
+/// A number that no other attempt has.
+fn nonce() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

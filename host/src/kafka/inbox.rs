@@ -1,0 +1,495 @@
+//! The inbox of a pipeline on Kafka: the queues of the partitions that this member owns, what the group decides about
+//! them, and the state that is restored for new ones.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, SystemTime};
+
+use rdkafka::consumer::Consumer;
+use rdkafka::error::RDKafkaErrorCode;
+
+use super::group::{Group, Place, Said, list};
+use super::raw::PartitionQueue;
+use super::restore::{Answer, Begin, Found, Job, Restored};
+use super::token::Token;
+use crate::batch::{Batch, Headers, Kind, Origin, Payload, Row, Span};
+use crate::config::kafka::Until;
+use crate::files::Trouble;
+use crate::files::source::{self, Polled, Polling, Position};
+use crate::task::Input;
+use crate::time::NONE_YET;
+use crate::worker::{Event, Inbox, Joined};
+
+/// A signal is noticed within this time.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+/// The last token of every partition that is owned; inbox and outbox share it.
+pub type Tokens = Rc<RefCell<HashMap<Place, Token>>>;
+
+/// Says whether kept state may be used: stage and what it was made with, of all stages.
+pub type Judge<'a> = Box<dyn Fn(&BTreeMap<String, serde_json::Value>) -> Result<(), Trouble> + 'a>;
+
+/// How the inbox reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Most rows of a batch.
+    pub rows: usize,
+    /// Most bytes of a batch; a larger record is a batch of its own.
+    pub bytes: usize,
+    /// Where the input ends.
+    pub until: Option<Until>,
+}
+
+/// What is known of a partition that is ours.
+struct Owned {
+    place: Place,
+    /// Its number as an input of the source.
+    input: u16,
+    queue: PartitionQueue,
+    stage: Stage,
+    /// The next offset that is new: the library has handed out old records again.
+    next: i64,
+    /// The next offset that has not been dealt with.
+    taken: i64,
+    /// With `until: end`, where it ends.
+    end: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its state is being restored.
+    Restoring,
+    /// Its records are read.
+    Running,
+    /// All were read, which has not been said yet.
+    Ended,
+    /// All were read.
+    Finished,
+}
+
+/// The inbox.
+pub struct KafkaInbox<'a> {
+    owned: Vec<Owned>,
+    /// Whose turn it is.
+    turn: usize,
+    inputs: Vec<Input>,
+    numbers: HashMap<Place, u16>,
+    settings: Settings,
+    /// What every request to restore has in common.
+    job: Job,
+    answers: Receiver<Answer>,
+    tokens: Tokens,
+    judge: Judge<'a>,
+    stop: Arc<AtomicBool>,
+    latest: i64,
+    /// The group has spoken at least once.
+    assigned: bool,
+    /// Places whose positions are asked for.
+    asked: Vec<Place>,
+    /// Places that the worker is letting go of.
+    leaving: Option<Vec<Place>>,
+    ended: bool,
+    /// Duplicates that the tasks which are here had dropped before they came.
+    duplicates: HashMap<Place, u64>,
+    /// Last, so that the queues go first.
+    group: Group,
+}
+
+impl<'a> KafkaInbox<'a> {
+    /// An inbox over a member of the group. `job`: what requests to restore have in common; its places and channel are
+    /// set here.
+    pub fn new(
+        group: Group,
+        settings: Settings,
+        job: impl FnOnce(Sender<Answer>) -> Job,
+        tokens: Tokens,
+        judge: Judge<'a>,
+        stop: Arc<AtomicBool>,
+    ) -> KafkaInbox<'a> {
+        let (say, answers) = channel();
+        KafkaInbox {
+            owned: Vec::new(),
+            turn: 0,
+            inputs: Vec::new(),
+            numbers: HashMap::new(),
+            settings,
+            job: job(say),
+            answers,
+            tokens,
+            judge,
+            stop,
+            latest: i64::MIN,
+            assigned: false,
+            asked: Vec::new(),
+            leaving: None,
+            ended: false,
+            duplicates: HashMap::new(),
+            group,
+        }
+    }
+
+    /// Duplicates that the tasks which are here had dropped before they came.
+    pub fn duplicates_before(&self) -> u64 {
+        self.duplicates.values().sum()
+    }
+
+    /// Asks for the positions and the state of partitions.
+    fn ask(&mut self, places: Vec<Place>) -> Result<(), Trouble> {
+        self.job.cancelled.store(true, Ordering::Relaxed);
+        self.job.epoch += 1;
+        self.job.cancelled = Arc::new(AtomicBool::new(false));
+        // What is still being restored is asked for again: an answer counts only with the last number.
+        let restoring = self.owned.iter().filter(|o| o.stage == Stage::Restoring).map(|o| o.place.clone());
+        let mut all = places;
+        for place in std::mem::take(&mut self.asked).into_iter().chain(restoring) {
+            if !all.contains(&place) {
+                all.push(place);
+            }
+        }
+        self.asked = all.clone();
+        let job = Job { places: all, ..self.job.clone() };
+        let thread = std::thread::Builder::new().name("restore".to_owned()).spawn(move || job.run());
+        thread.map(drop).map_err(|e| Trouble::new(format!("no thread: {e}"), "raise the limit of processes"))
+    }
+
+    /// What the group and the restoring threads say; an event if the worker must act.
+    fn hear(&mut self) -> Result<Option<Event>, Trouble> {
+        while let Ok(said) = self.group.said.try_recv() {
+            match said {
+                Said::Assign(places) => {
+                    self.assigned = true;
+                    if places.is_empty() {
+                        self.answer_assign(&[])?;
+                    } else {
+                        self.ask(places)?;
+                    }
+                }
+                Said::Revoke { places, lost } => {
+                    let inputs: Vec<u16> = self
+                        .owned
+                        .iter()
+                        .filter(|o| places.contains(&o.place) && o.stage != Stage::Restoring)
+                        .map(|o| o.input)
+                        .collect();
+                    self.asked.retain(|place| !places.contains(place));
+                    self.leaving = Some(places);
+                    if inputs.is_empty() {
+                        self.left()?;
+                    } else {
+                        return Ok(Some(Event::Leave { inputs, lost }));
+                    }
+                }
+                Said::Fatal(text) => {
+                    return Err(Trouble::new(
+                        format!("the member of the group {} cannot go on: {text}", self.job.clients.group),
+                        "another process may use the same `group.instance.id`: give each its own; then run again",
+                    ));
+                }
+                Said::Trouble(text) => tracing::debug!("kafka: {text}"),
+            }
+        }
+        while let Ok(Answer(epoch, found)) = self.answers.try_recv() {
+            if epoch != self.job.epoch {
+                continue;
+            }
+            match found {
+                Found::Begins(begins) => self.begin(begins)?,
+                Found::State(place, restored) => {
+                    if let Some(event) = self.restored(&place, *restored)? {
+                        return Ok(Some(event));
+                    }
+                }
+                Found::Failed(trouble) => return Err(trouble),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes partitions whose positions are known: from now on records come, and wait in their queues.
+    fn begin(&mut self, begins: Vec<Begin>) -> Result<(), Trouble> {
+        let mut new = Vec::new();
+        for begin in begins {
+            let Begin { place, offset, end } = begin;
+            // It was being restored when others came, or it was taken away meanwhile.
+            if self.owned.iter().any(|o| o.place == place) || !self.asked.contains(&place) {
+                continue;
+            }
+            let queue = PartitionQueue::open(&self.group.consumer, &place.0, place.1, Some(std::thread::current()));
+            let Some(queue) = queue else { continue };
+            let input = self.number(&place);
+            new.push((place.clone(), offset));
+            self.owned.push(Owned { place, input, queue, stage: Stage::Restoring, next: offset, taken: offset, end });
+        }
+        self.asked.clear();
+        self.answer_assign(&new)
+    }
+
+    fn answer_assign(&self, places: &[(Place, i64)]) -> Result<(), Trouble> {
+        let list = list(places.iter().map(|(place, offset)| (place, Some(*offset))));
+        self.group.consumer.incremental_assign(&list).map_err(|error| {
+            Trouble::new(format!("the partitions cannot be assigned: {error}"), "run again: nothing is lost")
+        })
+    }
+
+    fn restored(&mut self, place: &Place, restored: Restored) -> Result<Option<Event>, Trouble> {
+        let Some(owned) = self.owned.iter().find(|o| o.place == *place && o.stage == Stage::Restoring) else {
+            return Ok(None);
+        };
+        let input = owned.input;
+        let Restored { token, marker, states, exact, records } = restored;
+        let stages = marker.iter().flat_map(|marker| &marker.stages);
+        let identities =
+            stages.clone().filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
+        let identities: BTreeMap<String, serde_json::Value> = identities.collect();
+        if !identities.is_empty() {
+            (self.judge)(&identities)?;
+        }
+        if records > 0 {
+            tracing::info!(topic = &*place.0, partition = place.1, records, "state restored");
+        }
+        self.tokens.borrow_mut().insert(place.clone(), token.unwrap_or_default());
+        // A partition that begins anew after a commit that failed has been counted.
+        let counters = marker.iter().flat_map(|marker| &marker.task.counters);
+        let dropped = counters.filter_map(|c| c.0.get("duplicates_dropped")).sum();
+        self.duplicates.entry(place.clone()).or_insert(dropped);
+        let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| exact).collect();
+        Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, digests })))
+    }
+
+    fn number(&mut self, place: &Place) -> u16 {
+        if let Some(&number) = self.numbers.get(place) {
+            return number;
+        }
+        let number = self.inputs.len() as u16;
+        self.numbers.insert(place.clone(), number);
+        self.inputs.push(Input { topic: Arc::clone(&place.0), partition: place.1 });
+        number
+    }
+
+    /// Records of the partition whose turn it is.
+    fn read(&mut self, may_read: &dyn Fn(u16) -> bool) -> Option<Polled> {
+        let count = self.owned.len();
+        for step in 0..count {
+            let at = (self.turn + step) % count;
+            let Some(owned) = self.owned.get_mut(at) else { continue };
+            let polled = match owned.stage {
+                Stage::Running if may_read(owned.input) => fill(owned, &self.settings),
+                Stage::Ended => {
+                    owned.stage = Stage::Finished;
+                    Some(Polled::Finished(vec![owned.input]))
+                }
+                _ => None,
+            };
+            if polled.is_some() {
+                self.turn = at + 1;
+                return polled;
+            }
+        }
+        None
+    }
+
+    fn all_finished(&self) -> bool {
+        self.settings.until.is_some()
+            && self.assigned
+            && !self.owned.is_empty()
+            && self.owned.iter().all(|o| o.stage == Stage::Finished)
+    }
+}
+
+/// Fills a batch from one partition.
+fn fill(owned: &mut Owned, settings: &Settings) -> Option<Polled> {
+    let mut filling = Filling::default();
+    while filling.rows.len() < settings.rows {
+        let Some(message) = owned.queue.peek(settings.rows) else { break };
+        let offset = message.offset();
+        match message.error() {
+            RDKafkaErrorCode::NoError => {}
+            RDKafkaErrorCode::PartitionEOF => {
+                let ended = owned.end.is_some_and(|end| offset >= end);
+                owned.queue.pass();
+                if ended {
+                    owned.stage = Stage::Ended;
+                    break;
+                }
+                continue;
+            }
+            code => {
+                tracing::warn!(topic = &*owned.place.0, partition = owned.place.1, "kafka: {code}");
+                owned.queue.pass();
+                continue;
+            }
+        }
+        if offset < owned.next {
+            owned.queue.pass();
+            continue;
+        }
+        let late = |at: i64| message.timestamp().is_some_and(|ms| ms.saturating_mul(1_000_000) >= at);
+        if owned.end.is_some_and(|end| offset >= end) || matches!(settings.until, Some(Until::At(at)) if late(at)) {
+            owned.stage = Stage::Ended;
+            break;
+        }
+        let size = message.key().map_or(0, <[u8]>::len) + message.value().map_or(0, <[u8]>::len);
+        if !filling.rows.is_empty() && filling.bytes.len() + size > settings.bytes {
+            break;
+        }
+        filling.push(owned.input, &message);
+        owned.next = offset + 1;
+        owned.queue.pass();
+        if owned.end.is_some_and(|end| owned.next >= end) {
+            owned.stage = Stage::Ended;
+            break;
+        }
+    }
+    if !filling.rows.is_empty() {
+        return Some(Polled::Rows(filling.done()));
+    }
+    if owned.stage == Stage::Ended {
+        owned.stage = Stage::Finished;
+        return Some(Polled::Finished(vec![owned.input]));
+    }
+    None
+}
+
+/// A batch while it is filled: keys and values in one arena.
+#[derive(Default)]
+struct Filling {
+    rows: Vec<Row>,
+    bytes: Vec<u8>,
+    headers: Vec<Headers>,
+}
+
+impl Filling {
+    fn push(&mut self, input: u16, message: &super::raw::Message<'_>) {
+        let headers = message.headers();
+        let number = match headers.is_empty() {
+            true => Row::NO_HEADERS,
+            false => {
+                self.headers.push(headers);
+                (self.headers.len() - 1) as u32
+            }
+        };
+        let (key, value) = (self.payload(message.key()), self.payload(message.value()));
+        self.rows.push(Row {
+            origin: Origin { input, epoch: message.epoch(), offset: message.offset(), child: 0 },
+            timestamp: message.timestamp().unwrap_or(NONE_YET),
+            key,
+            value,
+            headers: number,
+            kind: Kind::Insert,
+            window: Row::NO_WINDOW,
+            arrival: 0,
+            redelivered: false,
+        });
+    }
+
+    fn payload(&mut self, bytes: Option<&[u8]>) -> Payload {
+        let Some(bytes) = bytes else { return Payload::Null };
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        Payload::Bytes(Span { arena: 0, start, len: bytes.len() as u32 })
+    }
+
+    fn done(self) -> Polling {
+        let place = |row: &Row| source::Place { input: row.origin.input, offset: row.origin.offset, end: 0 };
+        let rows = self.rows.iter().map(place).collect();
+        let mut batch = Batch { rows: self.rows, headers: self.headers, ..Batch::default() };
+        batch.add_arena(self.bytes);
+        Polling { batch, file: 0, rows }
+    }
+}
+
+impl Inbox for KafkaInbox<'_> {
+    fn now(&mut self) -> i64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.latest = self.latest.max(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
+        self.latest
+    }
+
+    fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(Event::Stop);
+            }
+            if let Some(event) = self.hear()? {
+                return Ok(event);
+            }
+            if let Some(polled) = self.read(may_read) {
+                return Ok(Event::Source(polled));
+            }
+            let left = u64::try_from(until.saturating_sub(self.now())).map_or(Duration::ZERO, Duration::from_nanos);
+            if self.all_finished() {
+                if std::mem::replace(&mut self.ended, true) {
+                    // Said before: somebody waits for something else.
+                    std::thread::park_timeout(left.min(ATTENTION));
+                }
+                return Ok(Event::Source(Polled::End));
+            }
+            self.ended = false;
+            if left.is_zero() {
+                return Ok(Event::Source(Polled::Nothing));
+            }
+            // Queues, the group and the restoring threads wake this one.
+            std::thread::park_timeout(left.min(ATTENTION));
+        }
+    }
+
+    fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    fn taken(&mut self, polling: &Polling, count: usize) {
+        let Some(row) = count.checked_sub(1).and_then(|last| polling.rows.get(last)) else { return };
+        if let Some(owned) = self.owned.iter_mut().find(|o| o.input == row.input) {
+            owned.taken = row.offset + 1;
+        }
+    }
+
+    fn position(&self) -> Position {
+        let inputs = self.owned.iter().filter_map(|o| Some((self.inputs.get(usize::from(o.input))?.clone(), o.taken)));
+        Position { next: inputs.collect(), ..Position::default() }
+    }
+
+    fn joined(&mut self, input: u16, right: bool) -> Result<bool, Trouble> {
+        let Some(owned) = self.owned.iter_mut().find(|o| o.input == input) else { return Ok(false) };
+        if !right {
+            let (topic, partition) = &owned.place;
+            return Err(Trouble::new(
+                format!("state_mismatch: the state restored for {topic}/{partition} is not the one that was committed"),
+                "the changelog lost records: put them back, or begin anew with `tamis reset`",
+            ));
+        }
+        owned.stage = Stage::Running;
+        Ok(true)
+    }
+
+    fn left(&mut self) -> Result<(), Trouble> {
+        let Some(places) = self.leaving.take() else { return Ok(()) };
+        let ours: Vec<Place> = self.owned.iter().map(|o| o.place.clone()).filter(|p| places.contains(p)).collect();
+        self.owned.retain(|o| !places.contains(&o.place));
+        self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
+        self.duplicates.retain(|place, _| !places.contains(place));
+        // What is not assigned yet cannot be unassigned; the library waits for an answer all the same.
+        self.group.consumer.incremental_unassign(&list(ours.iter().map(|place| (place, None)))).map_err(|error| {
+            Trouble::new(format!("the partitions cannot be given back: {error}"), "run again: nothing is lost")
+        })
+    }
+
+    fn rewind(&mut self) -> Result<(), Trouble> {
+        let places: Vec<Place> = self.owned.iter().map(|o| o.place.clone()).collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let leaving = self.leaving.clone().unwrap_or_default();
+        // Queues first: what is in them was read ahead of the commit that failed.
+        self.owned.clear();
+        self.tokens.borrow_mut().clear();
+        self.group.consumer.incremental_unassign(&list(places.iter().map(|place| (place, None)))).map_err(|error| {
+            Trouble::new(format!("the partitions cannot be read again: {error}"), "run again: nothing is lost")
+        })?;
+        self.ask(places.into_iter().filter(|place| !leaving.contains(place)).collect())
+    }
+}

@@ -1,0 +1,20 @@
+//! Pipelines from Kafka to Kafka: input, output, state and positions in one transaction (reliability, section 4). The
+//! only user of rdkafka.
+//!
+//! `client` makes settings, `topics` looks after topics, `group` is the member, `inbox` reads partitions, `restore`
+//! finds where they go on, `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
+//! written, `raw` is the only unsafe code, `run` puts it together.
+
+pub mod changelog;
+pub mod client;
+pub mod committer;
+pub mod group;
+pub mod inbox;
+pub mod outbox;
+pub mod partition;
+pub mod raw;
+pub mod restore;
+pub mod run;
+pub mod token;
+pub mod topics;
+pub mod txn;

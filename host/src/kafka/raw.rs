@@ -1,0 +1,526 @@
+//! The one place with unsafe code: what librdkafka offers and its safe wrapper does not. Batches from the queue of one
+//! partition, a transactional producer whose queue we serve ourselves, the group's generation, and metadata of offsets
+//! that somebody else may have written.
+//!
+//! Every pointer has one owner here, which frees it when it is dropped. Strings that go in are copied by the library;
+//! what comes out of a message lives as long as the message.
+
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+
+use rdkafka::ClientConfig;
+use rdkafka::bindings as rd;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::topic_partition_list::TopicPartitionList;
+
+use crate::batch::Headers;
+
+/// What the client says went wrong.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Its code.
+    pub code: RDKafkaErrorCode,
+    /// In its words.
+    pub text: String,
+    /// The same call may work later.
+    pub retriable: bool,
+    /// The transaction must be aborted; the producer can go on.
+    pub abort: bool,
+    /// The producer cannot go on.
+    pub fatal: bool,
+}
+
+impl Fault {
+    /// One that is not of a transaction: nothing is known but its code.
+    pub fn of(code: RDKafkaErrorCode, text: impl Into<String>) -> Fault {
+        Fault { code, text: text.into(), retriable: false, abort: true, fatal: false }
+    }
+
+    /// Whether a rival with the same id has taken over, or the broker gave the transaction up.
+    pub fn is_fenced(&self) -> bool {
+        matches!(
+            self.code,
+            RDKafkaErrorCode::Fenced | RDKafkaErrorCode::InvalidProducerEpoch | RDKafkaErrorCode::ProducerFenced
+        )
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.text, self.code)
+    }
+}
+
+/// What the library says of a producer on threads of its own.
+#[derive(Debug, Default)]
+struct Signals {
+    /// A request timed out or a connection was cut: a copy of it may arrive late (KAFKA-17754).
+    tainted: AtomicBool,
+}
+
+/// A producer in event mode: successes are not reported, failures are, to whoever serves its queue.
+pub struct Producer {
+    rk: *mut rd::rd_kafka_t,
+    main: *mut rd::rd_kafka_queue_t,
+    topics: Vec<*mut rd::rd_kafka_topic_t>,
+    signals: Arc<Signals>,
+    failed: Option<Fault>,
+}
+
+// The library is thread safe; the rest is used by one thread at a time.
+unsafe impl Send for Producer {}
+
+/// One record to produce.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Number of the topic, as given to `Producer::new`.
+    pub topic: usize,
+    /// Its partition; must exist.
+    pub partition: i32,
+    /// Its key.
+    pub key: Option<&'a [u8]>,
+    /// Its value.
+    pub value: Option<&'a [u8]>,
+    /// Milliseconds since 1970; 0: now.
+    pub timestamp: i64,
+    /// Its headers.
+    pub headers: &'a [(String, Option<Vec<u8>>)],
+}
+
+impl Producer {
+    /// A producer for some topics, not yet connected.
+    pub fn new(config: &ClientConfig, topics: &[String]) -> Result<Producer, Fault> {
+        let invalid = |text: String| Fault::of(RDKafkaErrorCode::InvalidArgument, text);
+        let native = config.create_native_config().map_err(|error| invalid(error.to_string()))?;
+        let signals = Arc::new(Signals::default());
+        let mut text: [c_char; 512] = [0; 512];
+        // Safety: the configuration is copied, and the copy belongs to the client if it is made. The opaque pointer
+        // lives in `signals` for as long as the client.
+        let rk = unsafe {
+            let conf = rd::rd_kafka_conf_dup(native.ptr());
+            rd::rd_kafka_conf_set_events(conf, rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR);
+            rd::rd_kafka_conf_set_log_cb(conf, Some(on_log));
+            rd::rd_kafka_conf_set_opaque(conf, Arc::as_ptr(&signals).cast_mut().cast());
+            let rk = rd::rd_kafka_new(rd::rd_kafka_type_t::RD_KAFKA_PRODUCER, conf, text.as_mut_ptr(), text.len());
+            if rk.is_null() {
+                rd::rd_kafka_conf_destroy(conf);
+                return Err(invalid(CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()));
+            }
+            rk
+        };
+        // Safety: the client is alive; each topic handle is freed in `drop`.
+        let main = unsafe { rd::rd_kafka_queue_get_main(rk) };
+        let mut producer = Producer { rk, main, topics: Vec::new(), signals, failed: None };
+        for topic in topics {
+            let name = CString::new(topic.as_str()).map_err(|_| invalid(format!("`{topic}` is no topic name")))?;
+            let handle = unsafe { rd::rd_kafka_topic_new(rk, name.as_ptr(), null_mut()) };
+            if handle.is_null() {
+                return Err(invalid(format!("`{topic}` is no topic name")));
+            }
+            producer.topics.push(handle);
+        }
+        Ok(producer)
+    }
+
+    /// Gets an id of its own for the transactions, and ends what the last holder of the name left open. Resumable.
+    pub fn init_transactions(&mut self, wait_ms: i32) -> Result<(), Fault> {
+        // Safety: the client is alive.
+        result(unsafe { rd::rd_kafka_init_transactions(self.rk, wait_ms) })
+    }
+
+    /// Begins a transaction; what tainted the producer before does not count for it.
+    pub fn begin(&mut self) -> Result<(), Fault> {
+        self.failed = None;
+        // Safety: the client is alive.
+        result(unsafe { rd::rd_kafka_begin_transaction(self.rk) })
+    }
+
+    /// Hands a record to the library, which copies it. `QueueFull`: serve, and try again.
+    pub fn produce(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+        let Some(&topic) = self.topics.get(record.topic) else {
+            return Err(Fault::of(RDKafkaErrorCode::UnknownTopic, "no such topic"));
+        };
+        let memory = |bytes: Option<&[u8]>| rd::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
+            ptr: bytes.map_or(null_mut(), |b| b.as_ptr().cast_mut().cast()),
+            size: bytes.map_or(0, <[u8]>::len),
+        };
+        type Union = rd::rd_kafka_vu_s__bindgen_ty_1;
+        use rd::rd_kafka_vtype_t as kind;
+        let part = |vtype, u| rd::rd_kafka_vu_t { vtype, u };
+        let mut parts = [
+            part(kind::RD_KAFKA_VTYPE_RKT, Union { rkt: topic }),
+            part(kind::RD_KAFKA_VTYPE_PARTITION, Union { i32_: record.partition }),
+            part(kind::RD_KAFKA_VTYPE_MSGFLAGS, Union { i: rd::RD_KAFKA_MSG_F_COPY }),
+            part(kind::RD_KAFKA_VTYPE_TIMESTAMP, Union { i64_: record.timestamp }),
+            part(kind::RD_KAFKA_VTYPE_KEY, Union { mem: memory(record.key) }),
+            part(kind::RD_KAFKA_VTYPE_VALUE, Union { mem: memory(record.value) }),
+            part(kind::RD_KAFKA_VTYPE_END, Union { i: 0 }),
+        ];
+        let mut count = parts.len() - 1;
+        let mut headers = null_mut();
+        if !record.headers.is_empty() {
+            headers = new_headers(record.headers);
+            parts[count] = part(kind::RD_KAFKA_VTYPE_HEADERS, Union { headers });
+            count += 1;
+        }
+        // Safety: the parts are of the kinds they say; headers go over to the library if it takes the record.
+        let done = result(unsafe { rd::rd_kafka_produceva(self.rk, parts.as_ptr(), count) });
+        if done.is_err() && !headers.is_null() {
+            unsafe { rd::rd_kafka_headers_destroy(headers) };
+        }
+        done
+    }
+
+    /// Reads what the library reports, waiting at most so long for the first report.
+    pub fn serve(&mut self, wait_ms: i32) {
+        let mut wait = wait_ms;
+        // Safety: an event is ours until it is destroyed, and so are the messages in it.
+        unsafe {
+            loop {
+                let event = rd::rd_kafka_queue_poll(self.main, wait);
+                if event.is_null() {
+                    return;
+                }
+                wait = 0;
+                match rd::rd_kafka_event_type(event) {
+                    rd::RD_KAFKA_EVENT_DR => loop {
+                        let message = rd::rd_kafka_event_message_next(event);
+                        let Some(message) = message.as_ref() else { break };
+                        if code(message.err) != RDKafkaErrorCode::NoError && self.failed.is_none() {
+                            let text = "a record was not delivered".to_owned();
+                            self.failed = Some(Fault::of(code(message.err), text));
+                        }
+                    },
+                    rd::RD_KAFKA_EVENT_ERROR => {
+                        self.signals.tainted.store(true, Ordering::Relaxed);
+                        let text = CStr::from_ptr(rd::rd_kafka_event_error_string(event));
+                        tracing::debug!("kafka: {}", text.to_string_lossy());
+                    }
+                    _ => {}
+                }
+                rd::rd_kafka_event_destroy(event);
+            }
+        }
+    }
+
+    /// The first record that was not delivered since `begin`.
+    pub fn failed(&self) -> Option<&Fault> {
+        self.failed.as_ref()
+    }
+
+    /// Waits at most so long until everything is delivered; true: it is.
+    pub fn flush(&mut self, wait_ms: i32) -> bool {
+        // Safety: the client is alive.
+        let done = unsafe { rd::rd_kafka_flush(self.rk, wait_ms) };
+        self.serve(0);
+        code(done) == RDKafkaErrorCode::NoError
+    }
+
+    /// Records that are not delivered yet.
+    pub fn in_flight(&self) -> i32 {
+        // Safety: the client is alive.
+        unsafe { rd::rd_kafka_outq_len(self.rk) }
+    }
+
+    /// Puts positions into the transaction. There must be at least one that is concrete, else nothing is fenced.
+    pub fn send_offsets(
+        &mut self,
+        offsets: &TopicPartitionList,
+        group: &GroupMetadata,
+        wait_ms: i32,
+    ) -> Result<(), Fault> {
+        // Safety: the client, the list and the metadata are alive for the call.
+        result(unsafe { rd::rd_kafka_send_offsets_to_transaction(self.rk, offsets.ptr(), group.0, wait_ms) })
+    }
+
+    /// Commits; while it answers retriable it must be called again.
+    pub fn commit(&mut self, wait_ms: i32) -> Result<(), Fault> {
+        // Safety: the client is alive.
+        result(unsafe { rd::rd_kafka_commit_transaction(self.rk, wait_ms) })
+    }
+
+    /// Aborts; while it answers retriable it must be called again.
+    pub fn abort(&mut self, wait_ms: i32) -> Result<(), Fault> {
+        // Safety: the client is alive.
+        result(unsafe { rd::rd_kafka_abort_transaction(self.rk, wait_ms) })
+    }
+
+    /// Whether anything since the last call makes late copies of requests possible.
+    pub fn take_taint(&mut self) -> bool {
+        self.signals.tainted.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Safety: each is freed once. A producer that goes is never used again, so that purging does no harm.
+        unsafe {
+            rd::rd_kafka_purge(self.rk, rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT);
+            self.serve(0);
+            self.topics.iter().for_each(|&topic| rd::rd_kafka_topic_destroy(topic));
+            rd::rd_kafka_queue_destroy(self.main);
+            rd::rd_kafka_destroy(self.rk);
+        }
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer").field("failed", &self.failed).finish_non_exhaustive()
+    }
+}
+
+/// Called by the library on its threads.
+unsafe extern "C" fn on_log(rk: *const rd::rd_kafka_t, level: c_int, fac: *const c_char, text: *const c_char) {
+    // Safety: both texts are C strings for the call; the opaque pointer is that of `Producer::new`.
+    unsafe {
+        let fac = CStr::from_ptr(fac).to_string_lossy();
+        if let Some(signals) = rd::rd_kafka_opaque(rk).cast::<Signals>().as_ref()
+            && matches!(&*fac, "REQTMOUT" | "FAIL" | "DISCONN")
+        {
+            signals.tainted.store(true, Ordering::Relaxed);
+        }
+        tracing::debug!(level, "kafka: {fac}: {}", CStr::from_ptr(text).to_string_lossy());
+    }
+}
+
+fn new_headers(headers: &[(String, Option<Vec<u8>>)]) -> *mut rd::rd_kafka_headers_t {
+    // Safety: names and values are copied.
+    unsafe {
+        let list = rd::rd_kafka_headers_new(headers.len());
+        for (name, value) in headers {
+            let (bytes, size) = value.as_ref().map_or((null_mut(), 0), |v| (v.as_ptr().cast_mut(), v.len() as isize));
+            rd::rd_kafka_header_add(list, name.as_ptr().cast(), name.len() as isize, bytes.cast(), size);
+        }
+        list
+    }
+}
+
+fn result(error: *mut rd::rd_kafka_error_t) -> Result<(), Fault> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // Safety: the error is ours and freed once.
+    unsafe {
+        let fault = Fault {
+            code: code(rd::rd_kafka_error_code(error)),
+            text: CStr::from_ptr(rd::rd_kafka_error_string(error)).to_string_lossy().into_owned(),
+            retriable: rd::rd_kafka_error_is_retriable(error) != 0,
+            abort: rd::rd_kafka_error_txn_requires_abort(error) != 0,
+            fatal: rd::rd_kafka_error_is_fatal(error) != 0,
+        };
+        rd::rd_kafka_error_destroy(error);
+        Err(fault)
+    }
+}
+
+fn code(error: rd::rd_kafka_resp_err_t) -> RDKafkaErrorCode {
+    RDKafkaErrorCode::from(error)
+}
+
+/// Which member of which generation of its group a consumer is now.
+pub struct GroupMetadata(*mut rd::rd_kafka_consumer_group_metadata_t);
+
+impl GroupMetadata {
+    /// That of a consumer; `None`: it is in no group, or in no generation of it. Without a generation the broker would
+    /// not fence.
+    pub fn of<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> Option<GroupMetadata> {
+        // Safety: the consumer is alive; the metadata is ours.
+        unsafe {
+            let metadata = rd::rd_kafka_consumer_group_metadata(consumer.client().native_ptr());
+            if metadata.is_null() {
+                return None;
+            }
+            let metadata = GroupMetadata(metadata);
+            (rd::rd_kafka_consumer_group_metadata_generation_id(metadata.0) >= 0).then_some(metadata)
+        }
+    }
+}
+
+impl Drop for GroupMetadata {
+    fn drop(&mut self) {
+        // Safety: freed once.
+        unsafe { rd::rd_kafka_consumer_group_metadata_destroy(self.0) }
+    }
+}
+
+/// The queue of one partition, apart from the consumer's own. The consumer lives at least as long.
+pub struct PartitionQueue {
+    queue: *mut rd::rd_kafka_queue_t,
+    /// Messages that were taken from the queue; those before `next` are freed.
+    messages: Vec<*mut rd::rd_kafka_message_t>,
+    next: usize,
+    waker: Option<Box<Thread>>,
+    _consumer: Arc<dyn Any + Send + Sync>,
+}
+
+// The library is thread safe; the messages are ours.
+unsafe impl Send for PartitionQueue {}
+
+impl PartitionQueue {
+    /// Takes the queue of a partition; call it before the partition is assigned, or messages go elsewhere. `waker` is
+    /// unparked when the queue is no longer empty. `None`: the topic's name is none.
+    pub fn open<C: ConsumerContext + 'static>(
+        consumer: &Arc<BaseConsumer<C>>,
+        topic: &str,
+        partition: i32,
+        waker: Option<Thread>,
+    ) -> Option<PartitionQueue> {
+        let name = CString::new(topic).ok()?;
+        let waker = waker.map(Box::new);
+        // Safety: the consumer is alive, and kept. The waker stays where it is until the callback is taken away.
+        let queue = unsafe {
+            let queue = rd::rd_kafka_queue_get_partition(consumer.client().native_ptr(), name.as_ptr(), partition);
+            if queue.is_null() {
+                return None;
+            }
+            rd::rd_kafka_queue_forward(queue, null_mut());
+            if let Some(waker) = &waker {
+                let waker: *const Thread = &**waker;
+                rd::rd_kafka_queue_cb_event_enable(queue, Some(on_nonempty), waker.cast_mut().cast());
+            }
+            queue
+        };
+        let consumer: Arc<dyn Any + Send + Sync> = Arc::<BaseConsumer<C>>::clone(consumer);
+        Some(PartitionQueue { queue, messages: Vec::new(), next: 0, waker, _consumer: consumer })
+    }
+
+    /// The next message, if one is there; at most `batch` are taken from the queue at once. Never waits.
+    pub fn peek(&mut self, batch: usize) -> Option<Message<'_>> {
+        if self.next == self.messages.len() {
+            self.messages.clear();
+            self.messages.resize(batch, null_mut());
+            self.next = 0;
+            // Safety: there is room for `batch` pointers, of which the answer says how many are messages, now ours.
+            let count = unsafe { rd::rd_kafka_consume_batch_queue(self.queue, 0, self.messages.as_mut_ptr(), batch) };
+            self.messages.truncate(usize::try_from(count).unwrap_or(0));
+        }
+        // Safety: it is freed by `pass`, which cannot be called while this is borrowed.
+        self.messages.get(self.next).and_then(|message| unsafe { message.as_ref() }).map(Message)
+    }
+
+    /// Frees the message that was looked at last.
+    pub fn pass(&mut self) {
+        if let Some(&message) = self.messages.get(self.next) {
+            self.next += 1;
+            // Safety: each is freed once.
+            unsafe { rd::rd_kafka_message_destroy(message) };
+        }
+    }
+}
+
+impl Drop for PartitionQueue {
+    fn drop(&mut self) {
+        while self.next < self.messages.len() {
+            self.pass();
+        }
+        // Safety: the callback goes before what it points to.
+        unsafe {
+            if self.waker.is_some() {
+                rd::rd_kafka_queue_cb_event_enable(self.queue, None, null_mut());
+            }
+            rd::rd_kafka_queue_destroy(self.queue);
+        }
+    }
+}
+
+impl fmt::Debug for PartitionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionQueue").field("taken", &self.messages.len()).finish_non_exhaustive()
+    }
+}
+
+unsafe extern "C" fn on_nonempty(_rk: *mut rd::rd_kafka_t, waker: *mut c_void) {
+    // Safety: `open` gave a thread, which lives until the callback is taken away.
+    if let Some(waker) = unsafe { waker.cast::<Thread>().as_ref() } {
+        waker.unpark();
+    }
+}
+
+/// A message, or what the consumer says in place of one.
+pub struct Message<'a>(&'a rd::rd_kafka_message_t);
+
+impl Message<'_> {
+    /// What it says in place of a record: `PartitionEOF`, or an error. `NoError`: it is a record.
+    pub fn error(&self) -> RDKafkaErrorCode {
+        code(self.0.err)
+    }
+
+    /// Its offset; with `PartitionEOF` that of the next record to come.
+    pub fn offset(&self) -> i64 {
+        self.0.offset
+    }
+
+    /// Leader epoch of its partition, -1 if unknown.
+    pub fn epoch(&self) -> i32 {
+        // Safety: the message is alive.
+        unsafe { rd::rd_kafka_message_leader_epoch(self.0) }
+    }
+
+    /// Milliseconds since 1970; `None`: it has none.
+    pub fn timestamp(&self) -> Option<i64> {
+        let mut kind = rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // Safety: the message is alive.
+        let timestamp = unsafe { rd::rd_kafka_message_timestamp(self.0, &mut kind) };
+        (kind != rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && timestamp >= 0).then_some(timestamp)
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Option<&[u8]> {
+        bytes(self.0.key, self.0.key_len)
+    }
+
+    /// Its value; an error's text.
+    pub fn value(&self) -> Option<&[u8]> {
+        bytes(self.0.payload, self.0.len)
+    }
+
+    /// Its headers; names that are not UTF-8 are made so.
+    pub fn headers(&self) -> Headers {
+        let mut headers = Headers::new();
+        let mut list = null_mut();
+        // Safety: the list and what is in it live as long as the message.
+        unsafe {
+            if code(rd::rd_kafka_message_headers(self.0, &mut list)) != RDKafkaErrorCode::NoError {
+                return headers;
+            }
+            for at in 0.. {
+                let (mut name, mut value, mut size) = (std::ptr::null(), std::ptr::null(), 0);
+                let found = rd::rd_kafka_header_get_all(list, at, &mut name, &mut value, &mut size);
+                if code(found) != RDKafkaErrorCode::NoError {
+                    break;
+                }
+                let name = CStr::from_ptr(name).to_string_lossy().into_owned();
+                headers.push((name, bytes(value.cast_mut(), size).map(<[u8]>::to_vec)));
+            }
+        }
+        headers
+    }
+}
+
+fn bytes<'a>(start: *mut c_void, length: usize) -> Option<&'a [u8]> {
+    // Safety: start and length are those of the library, for memory that lives as long as the message.
+    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast(), length) })
+}
+
+/// Topic, partition, offset and metadata of each element; the metadata as bytes, for anybody may have written it.
+pub fn committed(list: &TopicPartitionList) -> Vec<(String, i32, i64, Vec<u8>)> {
+    // Safety: the list is alive, and says how many elements it has.
+    unsafe {
+        let Some(list) = list.ptr().as_ref().filter(|list| !list.elems.is_null()) else { return Vec::new() };
+        let elements = std::slice::from_raw_parts(list.elems, usize::try_from(list.cnt).unwrap_or(0));
+        let of = |e: &rd::rd_kafka_topic_partition_t| {
+            let topic = CStr::from_ptr(e.topic).to_string_lossy().into_owned();
+            (topic, e.partition, e.offset, bytes(e.metadata, e.metadata_size).unwrap_or_default().to_vec())
+        };
+        elements.iter().map(of).collect()
+    }
+}

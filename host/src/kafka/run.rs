@@ -1,0 +1,252 @@
+//! Puts a pipeline on Kafka together, and runs it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::client::{Clients, ends};
+use super::committer::{Committer, Setup};
+use super::group::Group;
+use super::inbox::{Judge, KafkaInbox, Settings, Tokens};
+use super::outbox::{KafkaOutbox, Target, Targets, kafka_sink};
+use super::restore::Job;
+use super::topics::{Topics, Wanted};
+use crate::chain::Chain;
+use crate::config::kafka::KafkaSink;
+use crate::config::pipeline::Pipeline;
+use crate::files::Trouble;
+use crate::files::place::StateDir;
+use crate::files::sink::Counts;
+use crate::plan::{OutputKind, Plan};
+use crate::task::Task;
+use crate::worker::{Ended, Pace, Worker};
+
+/// What a pipeline on Kafka runs with: everything was looked at, nothing is joined yet.
+pub struct Means {
+    clients: Clients,
+    /// Topics of the targets by number, changelogs behind them.
+    topics: Vec<String>,
+    targets: Targets,
+    changelogs: BTreeMap<Arc<str>, usize>,
+    partitions: BTreeMap<Arc<str>, u32>,
+    exactly_once: bool,
+    /// Name of this process, and the directory that holds it while it lives.
+    instance: String,
+    dir: StateDir,
+}
+
+/// What a run did.
+pub struct Did {
+    /// How it ended.
+    pub ended: Ended,
+    /// Records that were read and committed.
+    pub records: u64,
+    /// Duplicates among them, of the tasks that were here at the end.
+    pub duplicates: u64,
+    /// What left.
+    pub counts: Counts,
+    /// Commits.
+    pub commits: u64,
+    /// Counters of the tasks that were here at the end, of all runs: stage, name, count.
+    pub stages: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// Partitions of the source, if it is one topic.
+pub fn partitions(pipeline: &Pipeline, topics: &Topics) -> Result<Option<u32>, Trouble> {
+    let (source, _) = ends(pipeline)?;
+    let mut found = Vec::new();
+    for topic in &source.topics {
+        let count = topics.partitions(topic)?.ok_or_else(|| {
+            Trouble::new(
+                format!("there is no topic {topic} at {}", topics.brokers()),
+                "check `source.kafka.topics`, and whether this user may describe it",
+            )
+        })?;
+        found.push(count);
+    }
+    Ok(match found.as_slice() {
+        [one] => u32::try_from(*one).ok(),
+        _ => None,
+    })
+}
+
+impl Means {
+    /// Sees to it that the topics are there and right. `folder`: where processes of this pipeline keep what is theirs.
+    pub fn find(plan: &Plan, clients: Clients, topics: &Topics, folder: &Path) -> Result<Means, Trouble> {
+        let pipeline = &plan.pipeline;
+        let (source, sink) = ends(pipeline)?;
+        same_cluster(sink, clients.brokers())?;
+        let mut partitions: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+        for topic in &source.topics {
+            let count = topics.partitions(topic)?.unwrap_or(0);
+            partitions.insert(Arc::from(topic.as_str()), u32::try_from(count).unwrap_or(0));
+        }
+        let most = partitions.values().copied().max().and_then(|n| i32::try_from(n).ok()).unwrap_or(1);
+        let updates = plan.stages.last().is_some_and(|stage| stage.traits.output == OutputKind::Upsert);
+        let mut names: Vec<String> = Vec::new();
+        let mut target = |sink: &KafkaSink, updates: bool, setting: &str| -> Result<Target, Trouble> {
+            same_cluster(sink, clients.brokers())?;
+            let wanted = Wanted::output(sink.topic.clone(), &sink.create.clone().unwrap_or_default(), most, updates);
+            let partitions = topics.ensure(&wanted, sink.create.is_some(), setting)?;
+            let topic = names.iter().position(|name| *name == sink.topic).unwrap_or_else(|| {
+                names.push(sink.topic.clone());
+                names.len() - 1
+            });
+            Ok(Target { topic, partitions, event_timestamp: sink.event_timestamp })
+        };
+        let create = "`create: {}` beside its `topic`";
+        let mut route = |sink: Option<&crate::config::pipeline::Sink>| {
+            sink.map(|sink| target(kafka_sink(sink)?, false, create)).transpose()
+        };
+        let late = route(pipeline.late.as_ref())?;
+        let duplicates = route(pipeline.duplicates.as_ref())?;
+        let dead = route(pipeline.errors.dead_letter.as_ref())?;
+        let main = target(sink, updates, create)?;
+        let mut changelogs = BTreeMap::new();
+        if pipeline.state.durable && plan.stages.iter().any(|stage| stage.key.is_some()) {
+            for (topic, count) in &partitions {
+                let name = changelog_topic(&pipeline.name, topic);
+                let count = i32::try_from(*count).unwrap_or(0);
+                let wanted = Wanted::changelog(name.clone(), count, pipeline.state.changelog_replication);
+                let may = pipeline.state.create_changelog;
+                let found = topics.ensure(&wanted, may, "`state: { changelog: { create: true } }`")?;
+                topics.verify_changelog(&wanted, found)?;
+                changelogs.insert(Arc::clone(topic), names.len());
+                names.push(name);
+            }
+        }
+        let (instance, dir) = instance(pipeline.run.instance.as_deref(), folder)?;
+        let (targets, exactly_once) = (Targets { main, late, duplicates, dead }, sink.exactly_once);
+        Ok(Means { clients, topics: names, targets, changelogs, partitions, exactly_once, instance, dir })
+    }
+}
+
+/// Name of the changelog topic of a pipeline for one source topic.
+pub fn changelog_topic(pipeline: &str, source: &str) -> String {
+    format!("{pipeline}-{source}-changelog")
+}
+
+fn same_cluster(sink: &KafkaSink, brokers: &str) -> Result<(), Trouble> {
+    match &sink.brokers {
+        Some(other) if other != brokers => Err(Trouble::new(
+            format!(
+                "{} is on another cluster ({other}) than the source ({brokers}): that is not built yet",
+                sink.topic
+            ),
+            "write to a topic of the source's cluster, and leave `brokers` of the sink out",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The name of this process in transactions. One that is not given is random and kept: after a restart it ends at once
+/// what it left open. Two processes on one machine get two.
+fn instance(given: Option<&str>, folder: &Path) -> Result<(String, StateDir), Trouble> {
+    if let Some(name) = given {
+        return Ok((name.to_owned(), StateDir::open(&folder.join(name))?));
+    }
+    let mut last = None;
+    for member in 0..64 {
+        match StateDir::open(&folder.join(format!("member-{member}"))) {
+            Ok(dir) => {
+                let file = dir.path().join("instance");
+                if let Ok(name) = std::fs::read_to_string(&file)
+                    && name.len() == 16
+                {
+                    return Ok((name, dir));
+                }
+                let name = format!("{:016x}", salt());
+                std::fs::write(&file, &name).map_err(|error| Trouble::io("write", &file, &error))?;
+                return Ok((name, dir));
+            }
+            Err(trouble) => last = Some(trouble),
+        }
+    }
+    Err(last.unwrap_or_else(|| Trouble::new("there is no state directory", "set `state: { dir: PATH }`")))
+}
+
+/// Runs a pipeline until its input ends or somebody stops it.
+pub fn work(plan: &Arc<Plan>, means: Means, judge: Judge<'_>, stop: Arc<AtomicBool>) -> Result<Did, Trouble> {
+    let (source, _) = ends(&plan.pipeline)?;
+    let Means { clients, topics, targets, changelogs, partitions, exactly_once, instance, dir } = means;
+    let worker = std::thread::current();
+    let group = Group::join(&clients.consumer(), &source.topics, worker.clone())?;
+    let tokens: Tokens = Rc::new(RefCell::new(HashMap::new()));
+    let run = &plan.pipeline.run;
+    let mut committer = Committer::new(Setup {
+        clients: clients.clone(),
+        transactional: exactly_once.then(|| format!("{}.{instance}.0", plan.pipeline.name)),
+        changelogs: changelogs.clone(),
+        partitions,
+        consumer: Arc::clone(&group.consumer),
+        tokens: Rc::clone(&tokens),
+        stop: Arc::clone(&stop),
+        patience: Duration::from_nanos(u64::try_from(run.stop).unwrap_or(0)),
+        topics: topics.clone(),
+    });
+    committer.open()?;
+    let names = changelogs.iter().filter_map(|(topic, at)| Some((Arc::clone(topic), topics.get(*at)?.clone())));
+    let names: BTreeMap<Arc<str>, String> = names.collect();
+    let job = |answers| Job {
+        clients: clients.clone(),
+        changelogs: names,
+        start: source.start,
+        until: source.until,
+        exactly_once,
+        accept_loss: plan.pipeline.state.accept_loss,
+        skip_lost: source.skip_lost,
+        pipeline: plan.pipeline.name.clone(),
+        places: Vec::new(),
+        epoch: 0,
+        cancelled: Arc::new(AtomicBool::new(false)),
+        answers,
+        worker,
+    };
+    let limits = &plan.pipeline.limits;
+    let settings = Settings { rows: limits.batch_rows, bytes: limits.batch_bytes, until: source.until };
+    let mut inbox = KafkaInbox::new(group, settings, job, tokens, judge, stop);
+    let mut outbox = KafkaOutbox::new(committer, targets, &clients, plan);
+    let mut chain = Chain::open(plan, true);
+    let durable = plan.pipeline.state.durable;
+    let pace = Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !durable };
+    let mut worker = Worker::new(&mut chain, &mut inbox, &mut outbox, pace, salt(), Vec::new());
+    let ended = worker.run();
+    let (mut stages, mut duplicates): (BTreeMap<String, BTreeMap<String, u64>>, u64) = Default::default();
+    for task in worker.tasks() {
+        for (stage, counters) in task.counters(plan) {
+            let sums = stages.entry(stage).or_default();
+            for (name, count) in counters {
+                *sums.entry(name).or_default() += count;
+            }
+        }
+        duplicates += dropped(task, plan);
+    }
+    let duplicates = duplicates.saturating_sub(inbox.duplicates_before());
+    outbox.close_log();
+    let did = ended.map(|ended| Did {
+        ended,
+        records: outbox.records(),
+        duplicates,
+        counts: outbox.counts(),
+        commits: outbox.commits,
+        stages,
+    });
+    // The producer and the member go before the directory that holds their names.
+    drop((outbox, inbox));
+    drop(dir);
+    did
+}
+
+fn dropped(task: &Task, plan: &Plan) -> u64 {
+    task.counters(plan).iter().filter_map(|(_, counters)| counters.get("duplicates_dropped")).sum()
+}
+
+/// A number that nobody can guess.
+fn salt() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
