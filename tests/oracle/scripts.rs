@@ -1,17 +1,19 @@
-//! Random settings and streams, what the reference says of them, and all of it as a test file.
-
-use std::fmt::Write;
+//! What happens to a stage, step by step, and random settings and streams.
 
 use super::reference::Reference;
-use super::table::{Cell, Clock, Code, Emit, Keep, Order, Window};
-use super::words::{Late, NullKey, Out, Record, Retention, Settings, Tag};
+use super::table::{Cell, Clock, Code, MINUTE, MS, Output, Window};
+use super::windows;
+use super::words::{Field, Late, NullKey, Record, Retention, Settings};
 use crate::model::Dice;
 
-/// What happens, as a script writes it.
-enum Step {
+/// One step of a script; times in nanoseconds.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A record comes at this processing time.
     Record(Record, i64),
     Clock(i64),
     Idle(usize),
+    Block(usize, bool),
     End(Option<usize>),
     Batch,
     Restart,
@@ -23,44 +25,79 @@ enum Step {
 /// Random settings of a cell.
 pub fn settings(cell: Cell, dice: &mut Dice) -> Settings {
     let mut cell = cell;
-    if let Window::Tumbling { size, .. } = cell.window {
-        cell.window = Window::Tumbling { size, offset: dice.one_of(&[0, 0, 3, -4]) };
-    }
+    let unit = unit(&cell.window);
+    cell.window = match cell.window {
+        Window::Tumbling { size, zone: None, .. } => {
+            Window::Tumbling { size, offset: dice.one_of(&[0, 0, 3, -4]) * unit, zone: None }
+        }
+        Window::Tumbling { .. } => {
+            let size = dice.one_of(&[30, 60, 60, 180, 24 * 60, 48 * 60]) * MINUTE;
+            Window::Tumbling {
+                size,
+                offset: dice.one_of(&[0, 0, -90]) * MINUTE,
+                zone: Some(dice.one_of(&windows::ZONES)),
+            }
+        }
+        Window::Hopping { .. } => {
+            let (size, slide) = dice.one_of(&[(10, 4), (8, 4), (6, 6), (9, 2)]);
+            Window::Hopping { size: size * unit, slide: slide * unit, offset: dice.one_of(&[0, 0, 1, -3]) * unit }
+        }
+        Window::Cumulative { .. } => {
+            let (size, step) = dice.one_of(&[(12, 4), (10, 5), (6, 6), (9, 3)]);
+            Window::Cumulative { size: size * unit, step: step * unit, offset: dice.one_of(&[0, 0, 2, -5]) * unit }
+        }
+        Window::Session { .. } => Window::Session { gap: dice.one_of(&[1, 3, 4, 6]) * unit },
+        Window::Horizon { access, .. } => Window::Horizon { ttl: dice.one_of(&[3, 5, 8]) * unit, access },
+        Window::None => Window::None,
+    };
     let code = cell.code(true).unwrap_or(Code::FA);
-    let windowed = matches!(cell.window, Window::Tumbling { .. });
     let none = cell.window == Window::None;
+    let lasts = cell.window.is_aligned() || matches!(cell.window, Window::Session { .. });
     let retention = (none && dice.below(3) == 0).then(|| Retention {
-        length: dice.one_of(&[5, 12]),
+        length: dice.one_of(&[5, 12]) * unit,
         processing: cell.clock == Clock::Processing || (cell.clock == Clock::Event && dice.below(3) == 0),
         access: dice.below(2) == 0,
     });
-    let changes = code == Code::Changes && none;
+    let beats = code == Code::Changes && none;
+    let delays = if matches!(cell.window, Window::Tumbling { zone: Some(_), .. }) { [0, 30, 120] } else { [0, 2, 5] };
     Settings {
         cell,
         code,
-        lateness: if windowed && cell.clock != Clock::Processing { dice.one_of(&[0, 0, 3, 7]) } else { 0 },
-        late: if cell.upsert {
-            dice.one_of(&[Late::Route, Late::Drop])
-        } else {
-            dice.one_of(&[Late::Route, Late::Route, Late::Drop, Late::Pass])
+        lateness: if lasts && cell.clock != Clock::Processing { dice.one_of(&[0, 0, 3, 7]) * unit } else { 0 },
+        late: match cell.output {
+            Output::Upsert => dice.one_of(&[Late::Route, Late::Drop]),
+            _ => dice.one_of(&[Late::Route, Late::Route, Late::Drop, Late::Pass]),
         },
-        null_key: if cell.upsert {
-            dice.one_of(&[NullKey::Dlq, NullKey::Group, NullKey::Drop])
-        } else {
-            dice.one_of(&[NullKey::Pass, NullKey::Dlq, NullKey::Group, NullKey::Drop])
+        null_key: match cell.output {
+            Output::Upsert => dice.one_of(&[NullKey::Dlq, NullKey::Group, NullKey::Drop]),
+            _ => dice.one_of(&[NullKey::Pass, NullKey::Dlq, NullKey::Group, NullKey::Drop]),
         },
         max_entries: (none && dice.below(4) == 0 && code != Code::Final).then(|| dice.one_of(&[1, 2])),
         retention,
-        heartbeat: (changes && cell.upsert && dice.below(3) == 0).then(|| dice.one_of(&[4, 9])),
-        delay: if cell.clock == Clock::Ingestion { 0 } else { dice.one_of(&[0, 2, 5]) },
-        idle: dice.one_of(&[None, None, Some(6)]),
+        heartbeat: (beats && dice.below(3) == 0).then(|| dice.one_of(&[4, 9]) * unit),
+        delay: if cell.clock == Clock::Ingestion { 0 } else { dice.one_of(&delays) * unit },
+        idle: dice.one_of(&[None, None, Some(6 * unit)]),
         partitions: dice.one_of(&[1, 1, 2, 3]),
     }
 }
 
-fn steps(set: &Settings, dice: &mut Dice) -> Vec<Step> {
+/// What streams of a window count in: local hours need time to pass.
+fn unit(window: &Window) -> i64 {
+    if matches!(window, Window::Tumbling { zone: Some(_), .. }) { MINUTE } else { MS }
+}
+
+/// A random stream for these settings.
+pub fn steps(set: &Settings, dice: &mut Dice) -> Vec<Step> {
     let mut steps = Vec::new();
-    let (mut base, mut now) = (dice.below(20), 0);
+    let unit = unit(&set.cell.window);
+    // Around a change of the clock, or in the first milliseconds of 1970.
+    let (mut base, pace) = match set.cell.window {
+        Window::Tumbling { zone: Some(zone), .. } => {
+            (windows::change(zone, dice.below(2) as usize) / unit - dice.below(400), 23)
+        }
+        _ => (dice.below(20), 1),
+    };
+    let mut now = if pace > 1 { base } else { 0 };
     let mut offsets = vec![0; set.partitions];
     let (mut ended, mut said) = (vec![false; set.partitions], 0);
     let clock = set.idle.is_some() || set.cell.clock == Clock::Processing || dice.below(3) == 0;
@@ -73,8 +110,8 @@ fn steps(set: &Settings, dice: &mut Dice) -> Vec<Step> {
             4 if set.partitions > 1 => steps.push(Step::Idle(dice.below(set.partitions as i64) as usize)),
             5 if dice.below(3) == 0 && said > 0 => steps.push(Step::Redeliver(1 + dice.below(3) as usize)),
             6 if clock => {
-                now += dice.one_of(&[1, 3, 8, 20]);
-                steps.push(Step::Clock(now));
+                now += dice.one_of(&[1, 3, 8, 20]) * pace;
+                steps.push(Step::Clock(now * unit));
             }
             7 if dice.below(4) == 0 && ended.iter().filter(|e| !**e).count() > 1 => {
                 let p = dice.below(set.partitions as i64) as usize;
@@ -88,27 +125,36 @@ fn steps(set: &Settings, dice: &mut Dice) -> Vec<Step> {
             continue;
         }
         if clock && dice.below(3) == 0 {
-            now += dice.one_of(&[1, 2, 5]);
+            now += dice.one_of(&[1, 2, 5]) * pace;
         }
-        base += dice.one_of(&[0, 0, 1, 1, 2, 6]);
-        let v = if dice.below(12) == 0 { None } else { Some(dice.below(2)) };
+        base += dice.one_of(&[0, 0, 1, 1, 2, 6]) * pace;
+        let content = if dice.below(12) == 0 { None } else { Some(dice.below(2).to_string()) };
+        let stamp = (dice.below(15) > 0).then(|| (base - dice.below(8) * pace).max(0) * unit);
+        // The field of the order stands in the value.
+        let number = |n| Some(Field::Number(n));
+        let fields = [None, number(1), number(1), number(2), number(3), Some(Field::Boolean(true)), text("x")];
+        let field = fields[dice.below(fields.len() as i64) as usize].clone().filter(|_| content.is_some());
         let record = Record {
-            key: dice.one_of(&[Some('a'), Some('a'), Some('b'), Some('b'), Some('c'), None]),
-            // The field of the order stands in the value.
-            s: v.and(dice.one_of(&[None, Some(1), Some(2), Some(3)])),
-            v,
-            t: if dice.below(15) == 0 { None } else { Some((base - dice.below(8)).max(0)) },
+            key: dice.one_of(&[Some("a"), Some("a"), Some("b"), Some("b"), Some("c"), None]).map(str::to_owned),
+            content,
+            fields: vec![field],
+            stamp,
+            event: stamp,
             p,
             o: offsets[p],
         };
         offsets[p] += 1;
         said += 1;
-        steps.push(Step::Record(record, now));
+        steps.push(Step::Record(record, now * unit));
     }
     if dice.below(2) == 0 {
         steps.push(Step::End(None));
     }
     steps
+}
+
+fn text(text: &str) -> Option<Field> {
+    Some(Field::Text(text.to_owned()))
 }
 
 /// What the source said, to be said again.
@@ -128,9 +174,10 @@ fn say(reference: &mut Reference, word: &Word) {
 }
 
 /// Plays the steps through the reference.
-fn play(set: &Settings, steps: &[Step]) -> Reference {
+pub fn play(set: &Settings, steps: &[Step]) -> Reference {
     let mut reference = Reference::new(set.clone(), 0);
     let mut saved = None::<Reference>;
+    let mut blocked = vec![false; set.partitions];
     let (mut since, mut records): (Vec<Word>, Vec<Record>) = (Vec::new(), Vec::new());
     for step in steps {
         let word = match step {
@@ -145,6 +192,11 @@ fn play(set: &Settings, steps: &[Step]) -> Reference {
                 reference.clock(*to);
                 continue;
             }
+            Step::Block(p, is_blocked) => {
+                blocked[*p] = *is_blocked;
+                reference.block(*p, *is_blocked);
+                continue;
+            }
             Step::Batch => continue,
             Step::Commit => {
                 saved = Some(reference.clone());
@@ -152,15 +204,17 @@ fn play(set: &Settings, steps: &[Step]) -> Reference {
                 continue;
             }
             Step::Restart => {
-                reference.restart(reference.now);
                 saved = Some(reference.clone());
                 since.clear();
+                reference.restart(reference.now);
+                block_again(&mut reference, &blocked);
                 continue;
             }
             Step::Crash => {
                 let now = reference.now;
                 reference = saved.clone().unwrap_or_else(|| Reference::new(set.clone(), now));
                 reference.restart(now);
+                block_again(&mut reference, &blocked);
                 since.iter().for_each(|word| say(&mut reference, word));
                 continue;
             }
@@ -178,149 +232,9 @@ fn play(set: &Settings, steps: &[Step]) -> Reference {
     reference
 }
 
-/// One test of a file: random settings of the cell, a random stream, and what the reference says of it.
-pub fn test(cell: Cell, seed: u64) -> String {
-    let mut dice = Dice::of(seed);
-    let set = settings(cell, &mut dice);
-    let steps = steps(&set, &mut dice);
-    let reference = play(&set, &steps);
-    let mut text = String::new();
-    let line = &mut text;
-    let _ = writeln!(line, "  - name: \"{} {seed}\"", cell.name());
-    write_settings(line, &set);
-    let _ = writeln!(line, "    input:");
-    let mut now = 0;
-    for step in &steps {
-        let step = match step {
-            Step::Record(r, at) => {
-                let moved = if *at > now { format!(", at: {at}") } else { String::new() };
-                now = *at;
-                format!("{{ key: {}{}, p: {}{moved}{} }}", key(r), value(r), r.p, time(r))
-            }
-            Step::Clock(to) => {
-                now = *to;
-                format!("clock: {to}")
-            }
-            Step::Idle(p) => format!("idle: {p}"),
-            Step::End(Some(p)) => format!("end: {p}"),
-            Step::End(None) => "end".into(),
-            Step::Batch => "batch".into(),
-            Step::Restart => "restart".into(),
-            Step::Commit => "commit".into(),
-            Step::Crash => "crash".into(),
-            Step::Redeliver(n) => format!("redeliver: {n}"),
-        };
-        let _ = writeln!(line, "      - {step}");
+/// Not reading a partition is the script's word, and holds until it is taken back.
+fn block_again(reference: &mut Reference, blocked: &[bool]) {
+    for (p, _) in blocked.iter().enumerate().filter(|(_, blocked)| **blocked) {
+        reference.block(p, true);
     }
-    let _ = writeln!(line, "    output:{}", if reference.out.is_empty() { " []" } else { "" });
-    for out in &reference.out {
-        let _ = writeln!(line, "      - {}", row(out, &set));
-    }
-    let count = |name| reference.counters.get(name).copied().unwrap_or(0);
-    let counters: Vec<String> = ["late", "invalid_time", "null_key", "duplicates_dropped", "replaced"]
-        .iter()
-        .map(|name| format!("{name}: {}", count(name)))
-        .collect();
-    let _ = writeln!(line, "    counters: {{ {} }}", counters.join(", "));
-    text
-}
-
-/// The head of a file that these tests can be put in.
-pub const HEAD: &str = "version: 1\nname: oracle\nstages:\n  - uses: dedup\n    key: key\ntests:\n";
-
-/// A test that says that the cell is refused.
-pub fn refusal(cell: Cell, code: &str) -> String {
-    let mut text = format!("  - name: \"{}\"\n    bounded: false\n    refused: {code}\n", cell.name());
-    let _ = writeln!(text, "    with: {{ {} }}", parameters(&cell));
-    text
-}
-
-fn parameters(cell: &Cell) -> String {
-    let word = |word: String| word.to_lowercase();
-    let window = match cell.window {
-        Window::None => String::new(),
-        Window::Tumbling { size, offset } => format!("window: {{ tumbling: {size}ms, offset: {offset}ms }}, "),
-        Window::Horizon { ttl } => format!("window: {{ horizon: {ttl}ms }}, "),
-    };
-    let order = if cell.order == Order::Field { "[value.s]".into() } else { word(format!("{:?}", cell.order)) };
-    let keep = if cell.keep == Keep::Last { "last" } else { "first" };
-    let output = if cell.upsert { "upsert" } else { "append" };
-    let (clock, emit) = (word(format!("{:?}", cell.clock)), word(format!("{:?}", cell.emit)));
-    format!("{window}keep: {keep}, clock: {clock}, order: {order}, output: {output}, emit: {emit}")
-}
-
-fn write_settings(line: &mut String, set: &Settings) {
-    let null_key = format!("{:?}", set.null_key).to_lowercase();
-    let _ = writeln!(line, "    key: {{ fields: [key], null_key: {null_key} }}");
-    let idle = set.idle.map_or(String::new(), |idle| format!(", idle: {idle}ms"));
-    let _ = writeln!(line, "    time: {{ delay: {}ms{idle} }}", set.delay);
-    let mut state = Vec::new();
-    if let Some(r) = set.retention {
-        let (clock, refresh) =
-            (if r.processing { "processing" } else { "event" }, if r.access { "access" } else { "create" });
-        state.push(format!("retention: {{ for: {}ms, clock: {clock}, refresh: {refresh} }}", r.length));
-    }
-    if let Some(most) = set.max_entries {
-        state.push(format!("max_entries: {most}, overflow: evict-oldest"));
-    }
-    if !state.is_empty() {
-        let _ = writeln!(line, "    state: {{ {} }}", state.join(", "));
-    }
-    let mut with = parameters(&set.cell);
-    if set.lateness > 0 {
-        let _ = write!(with, ", lateness: {}ms", set.lateness);
-    }
-    if set.late != Late::Route {
-        let _ = write!(with, ", late: {}", format!("{:?}", set.late).to_lowercase());
-    }
-    if set.cell.emit == Emit::Change {
-        with.push_str(", content: { except: [value.o, value.p, value.s] }");
-    }
-    if let Some(beat) = set.heartbeat {
-        let _ = write!(with, ", heartbeat: {beat}ms");
-    }
-    let _ = writeln!(line, "    with: {{ {with} }}");
-    let _ = writeln!(line, "    partitions: {}\n    bounded: true", set.partitions);
-}
-
-fn key(record: &Record) -> String {
-    record.key.map_or("null".into(), String::from)
-}
-
-fn value(record: &Record) -> String {
-    let s = record.s.map_or(String::new(), |s| format!(", s: {s}"));
-    record.v.map_or(String::new(), |v| format!(", value: {{ v: {v}{s}, p: {}, o: {} }}", record.p, record.o))
-}
-
-fn time(record: &Record) -> String {
-    record.t.map_or(String::new(), |t| format!(", t: {t}"))
-}
-
-fn row(out: &Out, set: &Settings) -> String {
-    let record = &out.record;
-    let (tag, mut more) = match out.tag {
-        Tag::Insert => ("", String::new()),
-        Tag::Put => ("PUT: ", String::new()),
-        Tag::Tomb => ("TOMB: ", String::new()),
-        Tag::Late => ("late: ", String::new()),
-        Tag::DlqKey => ("dlq:key: ", String::new()),
-        Tag::DlqTime => ("dlq:time: ", String::new()),
-        Tag::Duplicate { of: (p, o) } => ("duplicate: ", format!(", of: [{p}, {o}]")),
-    };
-    let mut output_key = key(record);
-    if let Some((start, end)) = out.window {
-        let _ = write!(more, ", w: [{start}, {end}]");
-        if set.cell.upsert && matches!(set.cell.window, Window::Tumbling { .. }) {
-            output_key = format!("{{ key: {}, window_start: {start}, window_end: {end} }}", key(record));
-        }
-    }
-    let to_output = matches!(out.tag, Tag::Put | Tag::Tomb);
-    if set.cell.upsert
-        && to_output
-        && out.window.is_none_or(|_| !matches!(set.cell.window, Window::Tumbling { .. }))
-        && record.key.is_none()
-    {
-        output_key = "{ key: null }".into();
-    }
-    format!("{tag}{{ key: {output_key}{}, p: {}, o: {}{}{more} }}", value(record), record.p, record.o, time(record))
 }

@@ -1,4 +1,4 @@
-//! The settings and records that the reference speaks of. Times are milliseconds.
+//! The settings and records that the reference speaks of. Times are nanoseconds.
 
 use super::table::{Cell, Code};
 
@@ -44,23 +44,44 @@ pub struct Settings {
     pub partitions: usize,
 }
 
+/// A value of the order; those of different types compare by type (O2).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Field {
+    Boolean(bool),
+    Number(i64),
+    Text(String),
+}
+
 /// One record.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    pub key: Option<char>,
-    /// The content; none: a tombstone.
-    pub v: Option<i64>,
-    /// The field of the order.
-    pub s: Option<i64>,
-    pub t: Option<i64>,
+    pub key: Option<String>,
+    /// What "equal content" compares; none: a tombstone.
+    pub content: Option<String>,
+    /// The fields of the order.
+    pub fields: Vec<Option<Field>>,
+    /// The record timestamp.
+    pub stamp: Option<i64>,
+    /// Event time; none: invalid.
+    pub event: Option<i64>,
     pub p: usize,
     pub o: i64,
+}
+
+impl Record {
+    /// Whether it is the same record as another.
+    pub fn is(&self, other: &Record) -> bool {
+        (self.p, self.o) == (other.p, other.o)
+    }
 }
 
 /// Where a row goes, and as what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
     Insert,
+    Old,
+    New,
+    Delete,
     Put,
     Tomb,
     Late,

@@ -27,6 +27,8 @@ pub(super) struct Entry {
     pub(super) put: bool,
     /// Was a wake set or cancelled in this call?
     pub(super) woken: bool,
+    /// Its place among those made in this call, from 1; 0: it was there before. The host evicts by creation (X8).
+    pub(super) made: u32,
 }
 
 /// Where a value lies.
@@ -86,6 +88,8 @@ pub struct Table {
     next_due: u32,
     dues: u32,
     rows: u32,
+    /// Entries made in this call.
+    made: u32,
     now: i64,
     end: Stamp,
     /// What the row being judged lost to.
@@ -101,7 +105,7 @@ impl Table {
         self.arena.clear();
         self.ranks.clear();
         self.heap.clear();
-        (self.next_due, self.dues) = (0, 0);
+        (self.next_due, self.dues, self.made) = (0, 0, 0);
         (self.rows, self.now, self.end) = (rows, now, end);
         self.winner = None;
     }
@@ -216,6 +220,10 @@ impl Table {
         let entry = &mut self.entries[slot as usize];
         entry.expires = expires;
         entry.put = true;
+        if matches!(entry.value, Value::None) {
+            self.made += 1;
+            entry.made = self.made;
+        }
         if let Value::Written(from, length) = entry.value
             && length as usize == value.len()
         {
@@ -375,5 +383,6 @@ impl Entry {
         removed: false,
         put: false,
         woken: false,
+        made: 0,
     };
 }

@@ -86,8 +86,6 @@ impl Writes {
             }
             if entry.put {
                 self.put.push(slot);
-                self.values.push_bytes(kind::BYTES, table.value(slot).unwrap_or_default());
-                self.expires.push(entry.expires);
             }
             let mut at = entry.kept;
             while let Some(kept) = table.kept.get(at as usize) {
@@ -104,6 +102,12 @@ impl Writes {
             } else if still && !entry.due && entry.woken && entry.wake == NONE {
                 self.wake(slot, NONE_YET, 0, &[]);
             }
+        }
+        // Slots are in the order in which rows named them: a row that made nothing may have named one first.
+        self.put.sort_unstable_by_key(|&slot| (table.entries[slot as usize].made, slot));
+        for &slot in &self.put {
+            self.values.push_bytes(kind::BYTES, table.value(slot).unwrap_or_default());
+            self.expires.push(table.entries[slot as usize].expires);
         }
         self.set.sort_unstable();
         for i in 0..self.set.len() {
