@@ -147,6 +147,18 @@ pub enum Kind {
     Delete,
 }
 
+impl Kind {
+    /// As the header `tamis.kind` of retract output says it (9.3).
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Insert => "+I",
+            Kind::Old => "-U",
+            Kind::New => "+U",
+            Kind::Delete => "-D",
+        }
+    }
+}
+
 /// Headers in order; names may repeat, values may be null.
 pub type Headers = Vec<(String, Option<Vec<u8>>)>;
 

@@ -343,13 +343,17 @@ impl Assembly<'_> {
                 let winner = self.env.position(origin).into_bytes();
                 add_headers(&mut next, at, vec![("tamis.winner".to_owned(), Some(winner))]);
             }
-            if let (false, Some((kind, bytes))) = (self.stage.traits.output == OutputKind::Append, written) {
+            if self.stage.traits.output == OutputKind::Retract {
+                let kind = next.rows.get(at).map(|row| row.kind.word().into());
+                add_headers(&mut next, at, vec![("tamis.kind".to_owned(), kind)]);
+            }
+            if let (OutputKind::Upsert, Some((kind, bytes))) = (self.stage.traits.output, written) {
                 let start = made.len() as u32;
                 let kind = self.output_key(kind, &bytes, window, &mut made);
                 let span = Span { arena: MADE, start, len: made.len() as u32 - start };
                 if let Some(row) = next.rows.get_mut(at) {
                     row.key = Payload::Cell(kind, span);
-                    if row.kind == Kind::Delete && self.stage.traits.output == OutputKind::Upsert {
+                    if row.kind == Kind::Delete {
                         row.value = Payload::Null;
                     }
                 }

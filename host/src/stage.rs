@@ -227,7 +227,7 @@ impl Stage {
     ) -> Result<Answer, Stop> {
         let keys = match &mut self.key {
             Some(key) => {
-                let write = self.traits.output != OutputKind::Append;
+                let write = self.traits.output == OutputKind::Upsert;
                 match key.make(&batch, env, write).or_else(|_| key.make(&batch, env, write)) {
                     Ok(keys) => keys,
                     Err(fault) => return Ok(self.shrink(batch, 0, fault_text(&fault))),

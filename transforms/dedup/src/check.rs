@@ -187,14 +187,6 @@ fn refuse_later(s: &Settings, check: &mut Check) {
             check.error("P-LATER", at, format!("{what} is not built yet")).help(help);
         }
     };
-    let shape = s.window.shape();
-    later(shape != Shape::Session, "/with/window", "a session window", "window: { tumbling: .. } or { horizon: .. }");
-    later(shape != Shape::Hopping, "/with/window", "a hopping window", "window: { tumbling: .. } or { horizon: .. }");
-    later(shape != Shape::Cumulative, "/with/window", "a cumulative window", "window: { tumbling: .. }");
-    later(s.window.zone().is_none(), "/with/window/zone", "a zone", "leave zone out: UTC");
-    let access = matches!(s.window, Window::Horizon { access: true, .. });
-    later(!access, "/with/window/refresh", "refresh: access of a horizon", "refresh: create");
-    later(s.output != Output::Retract, "/with/output", "output: retract", "output: upsert");
     later(s.batch.is_none(), "/with/batch", "batch", "leave batch out");
     later(!s.changelog, "/with/input", "input: changelog", "input: append");
 }
@@ -251,14 +243,15 @@ fn describe(s: &Settings, check: &mut Check) {
     check.routes = plan.routes.clone();
     check.counters = COUNTERS.iter().map(|name| name.to_string()).collect();
     let text = |word: &str| Some(word.to_string());
+    let is_session = s.window.shape() == Shape::Session;
     check.traits = Traits {
         keyed: true,
         clock: text(plan.clock.word()),
         wants_time: plan.wants_time,
         expires_by: text(plan.expires_by_word()),
         output: text(["append", "upsert", "retract"][s.output as usize]),
-        window_in_key: s.output == Output::Upsert && s.window.is_aligned() && s.window_in_key,
-        window_start_only: s.output == Output::Upsert && s.window.shape() == Shape::Session,
+        window_in_key: s.output == Output::Upsert && s.window_in_key && (s.window.is_aligned() || is_session),
+        window_start_only: s.output == Output::Upsert && is_session,
         bounds: text(&s.bounds),
         bounds_format: text(&s.bounds_format),
         row_preserving: false,

@@ -2,22 +2,31 @@
 //! that an entry made under other settings (another `emit`, audit on or off) still reads.
 //!
 //! Layout 1: the byte 1, then the groups one after the other. A group: flags (u8), number of the kept image (u8),
-//! length of the standing (u32), the standing, then what the flags name, in their order, little-endian.
+//! length of the standing (u32), the standing, then what the flags name, in their order, little-endian. Layout 2 is the
+//! same with flags of two bytes, for what only some modes remember.
 
 use smallvec::SmallVec;
 
 use crate::standing::{POSITION, Standing, ordered, position_of};
 
-const LAYOUT: u8 = 1;
+const NARROW: u8 = 1;
+const WIDE: u8 = 2;
 
 // Flags. The two lowest bits are the phase.
-const PHASE: u8 = 0x03;
-const AGAIN: u8 = 0x04;
-const HAS_TIME: u8 = 0x08;
-const HAS_ANCHOR: u8 = 0x10;
-const HAS_CONTENT: u8 = 0x20;
-const HAS_WROTE: u8 = 0x40;
-const HAS_AUDIT: u8 = 0x80;
+const PHASE: u16 = 0x03;
+const AGAIN: u16 = 0x04;
+const HAS_TIME: u16 = 0x08;
+const HAS_ANCHOR: u16 = 0x10;
+const HAS_CONTENT: u16 = 0x20;
+const HAS_WROTE: u16 = 0x40;
+const HAS_AUDIT: u16 = 0x80;
+// From here on layout 2.
+const FOLLOWS: u16 = 0x100;
+const HAS_OLD: u16 = 0x200;
+const HAS_LAST: u16 = 0x400;
+const HAS_UNTIL: u16 = 0x800;
+const HAS_TOLD: u16 = 0x1000;
+const HAS_NAME: u16 = 0x2000;
 
 /// Numbers from here on are marks: only the position of the kept record. Below it they are images.
 pub const MARKS: u8 = 128;
@@ -43,20 +52,32 @@ pub struct Group {
     pub phase: Phase,
     /// Something was written before the candidate that waits now.
     pub again: bool,
+    /// The step before keeps the same record (cumulative).
+    pub follows: bool,
     /// Number of the kept image or mark.
     pub image: u8,
+    /// Number of the image written last, where that is not the kept one.
+    pub old: Option<u8>,
     /// Where the kept record stands; its position alone where nothing will be compared any more.
     pub standing: Standing,
     /// Time of the kept record on the stage's clock, ns; of what retention counts from.
     pub time: Option<i64>,
-    /// Time of the record that opened the group (horizon), ns.
+    /// Time of the record that opened the group (horizon); least time of its records (one that grows), ns.
     pub anchor: Option<i64>,
+    /// Greatest time of its records, in a group that grows, ns.
+    pub last: Option<i64>,
+    /// Where its window ended when it was written last (session), ns.
+    pub until: Option<i64>,
     /// Content of what was written last.
     pub content: Option<[u8; 16]>,
     /// When it was written, on the stage's clock, ns.
     pub wrote: Option<i64>,
     /// Least and greatest time (ns) and number of its records.
     pub audit: Option<Audit>,
+    /// The same as it was written last, where that can be taken back.
+    pub told: Option<Audit>,
+    /// Position of the kept record as headers tell it, where it may have to be told later.
+    pub name: Option<String>,
 }
 
 /// What the audit headers say.
@@ -73,9 +94,25 @@ pub struct Audit {
 impl Audit {
     /// One more record.
     pub fn add(&mut self, time: i64) {
-        self.first = self.first.min(time);
-        self.last = self.last.max(time);
-        self.count += 1;
+        self.join(Audit { first: time, last: time, count: 1 });
+    }
+
+    /// The records of another group.
+    pub fn join(&mut self, other: Audit) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.count += other.count;
+    }
+
+    fn write(self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.first.to_le_bytes());
+        into.extend_from_slice(&self.last.to_le_bytes());
+        into.extend_from_slice(&self.count.to_le_bytes());
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Audit> {
+        let (first, last) = (time(bytes)?, time(bytes)?);
+        Some(Audit { first, last, count: u64::from_le_bytes(take(bytes)?) })
     }
 }
 
@@ -111,16 +148,26 @@ impl Group {
         self.standing.drain(..start);
     }
 
-    fn write(&self, into: &mut Vec<u8>) {
-        let has = |there: bool, flag: u8| if there { flag } else { 0 };
-        let flags = self.phase as u8
+    fn flags(&self) -> u16 {
+        let has = |there: bool, flag: u16| if there { flag } else { 0 };
+        self.phase as u16
             | has(self.again, AGAIN)
             | has(self.time.is_some(), HAS_TIME)
             | has(self.anchor.is_some(), HAS_ANCHOR)
             | has(self.content.is_some(), HAS_CONTENT)
             | has(self.wrote.is_some(), HAS_WROTE)
-            | has(self.audit.is_some(), HAS_AUDIT);
-        into.push(flags);
+            | has(self.audit.is_some(), HAS_AUDIT)
+            | has(self.follows, FOLLOWS)
+            | has(self.old.is_some(), HAS_OLD)
+            | has(self.last.is_some(), HAS_LAST)
+            | has(self.until.is_some(), HAS_UNTIL)
+            | has(self.told.is_some(), HAS_TOLD)
+            | has(self.name.is_some(), HAS_NAME)
+    }
+
+    fn write(&self, layout: u8, into: &mut Vec<u8>) {
+        let flags = self.flags().to_le_bytes();
+        into.extend_from_slice(&flags[..usize::from(layout)]);
         into.push(self.image);
         into.extend_from_slice(&(self.standing.len() as u32).to_le_bytes());
         into.extend_from_slice(&self.standing);
@@ -134,40 +181,45 @@ impl Group {
             into.extend_from_slice(&wrote.to_le_bytes());
         }
         if let Some(audit) = self.audit {
-            into.extend_from_slice(&audit.first.to_le_bytes());
-            into.extend_from_slice(&audit.last.to_le_bytes());
-            into.extend_from_slice(&audit.count.to_le_bytes());
+            audit.write(into);
+        }
+        into.extend(self.old);
+        for time in [self.last, self.until].into_iter().flatten() {
+            into.extend_from_slice(&time.to_le_bytes());
+        }
+        if let Some(told) = self.told {
+            told.write(into);
+        }
+        if let Some(name) = &self.name {
+            into.extend_from_slice(&(name.len() as u32).to_le_bytes());
+            into.extend_from_slice(name.as_bytes());
         }
     }
 
-    fn read(bytes: &mut &[u8]) -> Option<Group> {
-        let flags = take::<1>(bytes)?[0];
+    fn read(layout: u8, bytes: &mut &[u8]) -> Option<Group> {
+        let low = take::<1>(bytes)?[0];
+        let high = if layout == WIDE { take::<1>(bytes)?[0] } else { 0 };
+        let flags = u16::from_le_bytes([low, high]);
+        let has = |flag: u16| flags & flag != 0;
         let phase = match flags & PHASE {
             0 => Phase::Waiting,
             1 => Phase::Written,
             2 => Phase::Deleted,
             _ => return None,
         };
-        let mut group = Group { phase, again: flags & AGAIN != 0, image: take::<1>(bytes)?[0], ..Group::default() };
-        let length = u32::from_le_bytes(take(bytes)?) as usize;
-        group.standing = Standing::from_slice(bytes.get(..length)?);
-        *bytes = &bytes[length..];
-        if flags & HAS_TIME != 0 {
-            group.time = Some(i64::from_le_bytes(take(bytes)?));
-        }
-        if flags & HAS_ANCHOR != 0 {
-            group.anchor = Some(i64::from_le_bytes(take(bytes)?));
-        }
-        if flags & HAS_CONTENT != 0 {
-            group.content = Some(take(bytes)?);
-        }
-        if flags & HAS_WROTE != 0 {
-            group.wrote = Some(i64::from_le_bytes(take(bytes)?));
-        }
-        if flags & HAS_AUDIT != 0 {
-            let (first, last) = (i64::from_le_bytes(take(bytes)?), i64::from_le_bytes(take(bytes)?));
-            group.audit = Some(Audit { first, last, count: u64::from_le_bytes(take(bytes)?) });
-        }
+        let image = take::<1>(bytes)?[0];
+        let mut group = Group { phase, again: has(AGAIN), follows: has(FOLLOWS), image, ..Group::default() };
+        group.standing = Standing::from_slice(some(bytes)?);
+        group.time = if has(HAS_TIME) { Some(time(bytes)?) } else { None };
+        group.anchor = if has(HAS_ANCHOR) { Some(time(bytes)?) } else { None };
+        group.content = if has(HAS_CONTENT) { Some(take(bytes)?) } else { None };
+        group.wrote = if has(HAS_WROTE) { Some(time(bytes)?) } else { None };
+        group.audit = if has(HAS_AUDIT) { Some(Audit::read(bytes)?) } else { None };
+        group.old = if has(HAS_OLD) { Some(take::<1>(bytes)?[0]) } else { None };
+        group.last = if has(HAS_LAST) { Some(time(bytes)?) } else { None };
+        group.until = if has(HAS_UNTIL) { Some(time(bytes)?) } else { None };
+        group.told = if has(HAS_TOLD) { Some(Audit::read(bytes)?) } else { None };
+        group.name = if has(HAS_NAME) { Some(String::from_utf8(some(bytes)?.to_vec()).ok()?) } else { None };
         Some(group)
     }
 }
@@ -178,16 +230,28 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
+fn time(bytes: &mut &[u8]) -> Option<i64> {
+    Some(i64::from_le_bytes(take(bytes)?))
+}
+
+/// Bytes after their length (u32).
+fn some<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_le_bytes(take(bytes)?) as usize;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
 /// The groups of an entry's value.
 ///
 /// # Panics
 /// If these are no bytes of ours: state and module do not belong together, which is a fault.
 pub fn read(mut value: &[u8]) -> Groups {
-    let layout = take::<1>(&mut value).map(|byte| byte[0]);
-    assert_eq!(layout, Some(LAYOUT), "an entry of a layout that this version of dedup does not know");
+    let layout = take::<1>(&mut value).map_or(0, |byte| byte[0]);
+    assert!(matches!(layout, NARROW | WIDE), "an entry of a layout that this version of dedup does not know");
     let mut groups = Groups::new();
     while !value.is_empty() {
-        match Group::read(&mut value) {
+        match Group::read(layout, &mut value) {
             Some(group) => groups.push(group),
             None => panic!("an entry that ends early"),
         }
@@ -197,10 +261,11 @@ pub fn read(mut value: &[u8]) -> Groups {
 
 /// The value of an entry, in place of what `into` held.
 pub fn write(groups: &[Group], into: &mut Vec<u8>) {
+    let layout = if groups.iter().any(|group| group.flags() > 0xff) { WIDE } else { NARROW };
     into.clear();
-    into.push(LAYOUT);
+    into.push(layout);
     for group in groups {
-        group.write(into);
+        group.write(layout, into);
     }
 }
 
@@ -230,7 +295,18 @@ mod tests {
             content: Some([9; 16]),
             wrote: Some(i64::MIN),
             audit: Some(Audit { first: 1, last: 2, count: 3 }),
+            ..Group::default()
         };
+        let wide = Group {
+            follows: true,
+            old: Some(4),
+            last: Some(7),
+            until: Some(8),
+            told: Some(Audit { first: -1, last: -2, count: 9 }),
+            name: Some("test/0/1".to_string()),
+            ..full.clone()
+        };
+        check(&[wide, mark.clone()]);
         check(&[full.clone(), mark, full]);
         check(&[]);
     }
@@ -244,7 +320,27 @@ mod tests {
             time: Some(1),
             ..Group::default()
         };
-        let bytes = check(&[group]);
+        let bytes = check(std::slice::from_ref(&group));
         assert_eq!(bytes, b"\x01\x09\x02\x0a\x00\x00\x00abcdefghij\x01\x00\x00\x00\x00\x00\x00\x00");
+    }
+
+    #[test]
+    fn the_bytes_of_layout_2_stay_as_they_are() {
+        let group = Group {
+            phase: Phase::Written,
+            image: 2,
+            standing: Standing::from_slice(b"abcdefghij"),
+            anchor: Some(1),
+            old: Some(3),
+            last: Some(2),
+            until: Some(4),
+            ..Group::default()
+        };
+        let mut wanted = b"\x02\x11\x0e\x02\x0a\x00\x00\x00abcdefghij".to_vec();
+        wanted.extend(1i64.to_le_bytes());
+        wanted.push(3);
+        wanted.extend(2i64.to_le_bytes());
+        wanted.extend(4i64.to_le_bytes());
+        assert_eq!(check(&[group]), wanted);
     }
 }

@@ -7,7 +7,7 @@ use crate::{COUNTERS, DUPLICATES_DROPPED};
 
 /// Verdicts of a batch. Tombstones pass and take the mark away (O11).
 pub fn batch(s: &Settings, batch: &Batch<'_>, state: &mut dyn StateCalls) -> Outcome {
-    let access = s.retention.is_some_and(|retention| retention.access);
+    let access = s.retention.is_some_and(|retention| retention.access) || s.window.grows();
     let mut expires = Vec::with_capacity(1);
     match (&s.window, s.retention) {
         // Under the processing clock nothing arrives before its anchor, so a horizon is an age.

@@ -1,6 +1,6 @@
 //! A horizon that opens with a record and lasts a fixed time: several groups per key may be open (2.6, T8).
 
-use tamis_guest::{Failure, Kind, NONE_YET, Out, Row, Slot, Stamp, Verdict, Window};
+use tamis_guest::{NONE_YET, Out, Row, Slot, Stamp, Verdict, Window};
 
 use crate::Dedup;
 use crate::entry::{self, Group, Groups, NOTHING_KEPT, Phase};
@@ -8,29 +8,25 @@ use crate::scope::Met;
 use crate::settings::{self, Clock};
 use crate::table::Code;
 
-/// Greatest number of a kept record.
-const MOST: u8 = 126;
-
 /// Judges a row.
 pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
-    if row.is_tombstone() {
-        // Forwarded at once, and the key is as new (O11).
-        if slot.value().is_some() {
-            slot.remove();
-        }
-        return Verdict::Keep;
-    }
     let time = dedup.time(row);
     let watermark = row.seen().time;
     let mut groups = slot.value().map(entry::read).unwrap_or_default();
     let stored = groups.len();
     groups.retain(|group| {
         let live = watermark < dedup.horizon_of(group).end;
-        if !live && group.image != NOTHING_KEPT {
-            slot.let_go(group.image);
+        if !live {
+            for number in [Some(group.image), group.old].into_iter().flatten().filter(|n| *n != NOTHING_KEPT) {
+                slot.let_go(number);
+            }
         }
         live
     });
+    if row.is_tombstone() {
+        // The key is as new (O11).
+        return dedup.delete(&mut groups, slot, out);
+    }
     let pruned = groups.len() < stored;
     let Some(near) = nearest(dedup, &groups, time) else {
         // Its mark may be gone, so nobody can tell whether it is new (L6).
@@ -72,11 +68,9 @@ fn nearest(dedup: &Dedup, groups: &[Group], time: i64) -> Option<usize> {
 fn first(dedup: &mut Dedup, row: &Row<'_>, mut groups: Groups, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
     let waits = matches!(dedup.plan.code, Code::FE | Code::LE);
     let phase = if waits { Phase::Waiting } else { Phase::Written };
-    let free = (dedup.number(0)..=dedup.number(MOST)).find(|number| groups.iter().all(|group| group.image != *number));
+    let free = dedup.free_number(&groups);
     if free.is_none() && dedup.plan.images {
-        let text = "127 groups of this key are open: the delay of time is far longer than the horizon";
-        out.fail(row, Failure::permanent("too_many_groups", text));
-        return Verdict::Drop;
+        return dedup.too_many(row, out);
     }
     let mut group = dedup.open(row, phase, free.unwrap_or(NOTHING_KEPT));
     group.anchor = Some(dedup.time(row));
@@ -87,7 +81,7 @@ fn first(dedup: &mut Dedup, row: &Row<'_>, mut groups: Groups, slot: &mut Slot<'
     if waits {
         return Verdict::Held;
     }
-    dedup.emit(group, row, out, Kind::Insert, None)
+    dedup.emit(group, row, out, None)
 }
 
 /// Groups close.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tamis_guest::ExpiresBy;
 
 use crate::settings::{Clock, Order, Settings, Window};
-use crate::table::{Code, Emit, Keep, Shape};
+use crate::table::{Code, Emit, Keep, Output, Shape};
 
 /// Name of the route for records that lost after they were kept.
 pub const DUPLICATES: &str = "duplicates";
@@ -34,6 +34,12 @@ pub struct Plan {
     pub displaces: bool,
     /// A deletion leaves a marker, so that a second one can be left out (O11).
     pub marks_deletes: bool,
+    /// What was written last is kept, and leaves again where it no longer holds.
+    pub retracts: bool,
+    /// Groups keep the name of their record: it may displace another later, in a call without it.
+    pub named: bool,
+    /// A step leaves only if its record is not that of the step before (2.4).
+    pub changed_steps: bool,
     /// Columns to read.
     pub reads: Vec<String>,
     /// Where among them the offset is.
@@ -42,6 +48,8 @@ pub struct Plan {
     pub topic: usize,
     /// Where event time is, if the order needs it beside the clock.
     pub time: Option<usize>,
+    /// Where the host's count of rows is, if groups that become one are ordered by it.
+    pub arrival: Option<usize>,
     /// Where the order fields begin.
     pub fields: usize,
     /// Where the content is.
@@ -60,14 +68,18 @@ impl Plan {
         let code = s.code();
         let shape = s.window.shape();
         let marks_deletes = shape == Shape::None && s.emit == Emit::Change && s.updates();
+        let retracts = s.output == Output::Retract;
+        // A deletion that comes in takes back what was written, even if nothing else ever does (O11).
+        let deletes = retracts && matches!(shape, Shape::None | Shape::Horizon);
         // Entries that are there already are not left for marks, which do not see them.
         let fast = code == Code::FA
             && stored_form(s) != Some(ENTRIES)
             && !s.audit
             && s.heartbeat.is_none()
-            && match shape {
-                Shape::None => !marks_deletes,
-                Shape::Horizon => s.clock == Clock::Processing,
+            && !deletes
+            && match s.window {
+                Window::None => !marks_deletes,
+                Window::Horizon { .. } => s.clock == Clock::Processing,
                 _ => false,
             };
         let closes = matches!(code, Code::FE | Code::LE | Code::WU | Code::NO3);
@@ -83,13 +95,20 @@ impl Plan {
             expires_by: expires_by(s, shape, fast),
             waits: closes && code != Code::NO3 && s.clock != Clock::Processing,
             space_after: s.window.is_aligned().then_some(s.lateness),
-            images: closes || s.heartbeat.is_some() || (code != Code::FA && s.duplicates),
+            images: deletes
+                || closes
+                || s.heartbeat.is_some()
+                || (code != Code::FA && (s.duplicates || retracts || (shape == Shape::Session && s.updates()))),
             displaces: code != Code::FA && s.duplicates,
             marks_deletes,
+            retracts,
+            named: code != Code::FA && s.duplicates && s.window.grows(),
+            changed_steps: shape == Shape::Cumulative && s.emit == Emit::Change && !s.updates(),
             reads: Vec::new(),
             offset: 0,
             topic: 0,
             time: None,
+            arrival: None,
             fields: 0,
             content: None,
             writes: Vec::new(),
@@ -106,6 +125,9 @@ impl Plan {
         self.offset = self.read("offset");
         if s.order == Order::Time && !(s.clock == Clock::Event && self.clock == Clock::Event) {
             self.time = Some(self.read("time"));
+        }
+        if s.window.grows() && (s.order == Order::Arrival || self.code == Code::FA) {
+            self.arrival = Some(self.read("arrival"));
         }
         self.fields = self.reads.len();
         if let Order::Fields(paths) = &s.order {

@@ -1,10 +1,11 @@
-//! What happens between a record and the kept one of its scope, whatever the scope is.
+//! What happens between a record and the kept one of its scope, whatever the scope is. What leaves, and in what form, is
+//! in [`crate::written`].
 
-use tamis_guest::{Cell, Kind, NEVER, Out, Row, Slot, Verdict, Window};
+use tamis_guest::{Kind, NEVER, Out, Row, Slot, Verdict, Window};
 
 use crate::entry::{self, Audit, Group, MARKS, NOTHING_KEPT, Phase};
 use crate::settings::{Clock, Late};
-use crate::standing::{Standing, beats, position, standing};
+use crate::standing::{Standing, arrival, beats, position, standing};
 use crate::table::{Code, Output};
 use crate::{DUPLICATES_DROPPED, Dedup, LATE, REDELIVERED_SELF, REPLACED, UNCHANGED_SUPPRESSED};
 
@@ -47,14 +48,15 @@ impl Dedup {
             let time = self.audit_time(row);
             group.audit = Some(Audit { first: time, last: time, count: 1 });
         }
+        group.name = self.plan.named.then(|| self.name(row));
         if phase == Phase::Written {
-            self.written(&mut group, row);
+            self.remember_row(&mut group, row);
         }
         group
     }
 
     /// Has what is kept in this phase left for good?
-    fn is_final(&self, phase: Phase) -> bool {
+    pub(crate) fn is_final(&self, phase: Phase) -> bool {
         match self.plan.code {
             Code::FA => true,
             Code::FE => phase == Phase::Written,
@@ -65,21 +67,15 @@ impl Dedup {
 
     /// Where the row stands; the position will do where nothing is compared.
     fn standing_of(&self, row: &Row<'_>, phase: Phase) -> Standing {
-        if self.is_final(phase) { Standing::from_slice(&position(self, row)) } else { standing(self, row) }
+        if self.is_final(phase) { arrival(self, row) } else { standing(self, row) }
     }
 
     /// Sets the time of a group to that of its kept record, if it is needed.
-    fn date(&self, group: &mut Group, row: &Row<'_>) {
+    pub(crate) fn date(&self, group: &mut Group, row: &Row<'_>) {
         group.time = match (group.phase, self.settings.retention) {
             (Phase::Waiting, _) => self.plan.ranks_by_time.then(|| row.time().time),
             (_, retention) => retention.map(|_| self.ageing_time(row)),
         };
-    }
-
-    /// The row is what was written last.
-    fn written(&self, group: &mut Group, row: &Row<'_>) {
-        group.content = self.plan.content.and_then(|column| row.cell(column).bytes.try_into().ok());
-        group.wrote = self.settings.heartbeat.map(|_| self.time(row));
     }
 
     /// Does a row that loses change what is remembered?
@@ -106,9 +102,8 @@ impl Dedup {
         out: &mut Out,
         window: Option<Window>,
     ) -> Met {
-        if row.is_redelivered() && group.keeps(&position(self, row)) {
-            out.count(REDELIVERED_SELF, 1);
-            return Met::Lost(self.lose(group, row, slot, out));
+        if self.is_itself(group, row, out) {
+            return Met::Lost(self.lose(group, row, slot, out, window));
         }
         if let Some(audit) = &mut group.audit {
             audit.add(self.audit_time(row));
@@ -116,47 +111,68 @@ impl Dedup {
         let stands = (!self.is_final(group.phase)).then(|| standing(self, row));
         let Some(stands) = stands.filter(|stands| beats(self, row, stands, &group.standing)) else {
             self.touch(group, row);
-            return Met::Lost(self.lose(group, row, slot, out));
+            return Met::Lost(self.lose(group, row, slot, out, window));
         };
         out.count(REPLACED, 1);
-        self.displace(group, row, slot, out);
+        self.displace(group, &self.name_if(self.plan.displaces, row), slot, out);
         group.standing = stands;
+        group.name = self.plan.named.then(|| self.name(row));
         let base = group.time;
         self.date(group, row);
         if self.settings.retention.is_some_and(|retention| retention.access) && group.phase != Phase::Waiting {
             group.time = group.time.max(base);
         }
-        let number = self.number(group.image % MARKS);
-        if number != group.image && group.image != NOTHING_KEPT {
-            // Made under settings that kept less, or more.
-            slot.let_go(group.image);
-            group.image = number;
-        }
-        self.keep(group, row, slot);
         if group.phase == Phase::Waiting {
+            self.keep_next(group, row, slot, group.again);
             return Met::Won(Verdict::Held);
         }
-        let unchanged = self
-            .plan
-            .content
-            .is_some_and(|column| group.content.is_some_and(|content| row.cell(column).bytes == content));
-        if unchanged && !self.is_due(group, row) {
+        if self.is_unchanged(group, row) && !self.is_due(group, row) {
             out.count(UNCHANGED_SUPPRESSED, 1);
+            self.keep_next(group, row, slot, true);
             return Met::Won(Verdict::Held);
         }
-        self.written(group, row);
-        Met::Won(self.emit(group, row, out, Kind::New, window))
+        let verdict = self.emit_update(group, row, slot, out, window);
+        self.keep_next(group, row, slot, false);
+        self.remember_row(group, row);
+        Met::Won(verdict)
+    }
+
+    /// Is this the kept record, come again (R1)?
+    pub(crate) fn is_itself(&self, group: &Group, row: &Row<'_>, out: &mut Out) -> bool {
+        let is_itself = row.is_redelivered() && group.keeps(&position(self, row));
+        if is_itself {
+            out.count(REDELIVERED_SELF, 1);
+        }
+        is_itself
+    }
+
+    /// Is the content of the row that which was written last?
+    pub(crate) fn is_unchanged(&self, group: &Group, row: &Row<'_>) -> bool {
+        let column = self.plan.content;
+        column.is_some_and(|column| group.content.is_some_and(|content| row.cell(column).bytes == content))
     }
 
     /// The row lost.
-    fn lose(&self, group: &mut Group, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
+    pub(crate) fn lose(
+        &self,
+        group: &mut Group,
+        row: &Row<'_>,
+        slot: &mut Slot<'_>,
+        out: &mut Out,
+        window: Option<Window>,
+    ) -> Verdict {
         out.count(DUPLICATES_DROPPED, 1);
         if group.image != NOTHING_KEPT {
             slot.winner(group.image);
         }
         if group.phase == Phase::Written && group.has_image() && self.is_due(group, row) {
-            out.emit_kept(slot, group.image, Kind::New, None);
-            self.audit(group, out);
+            self.take_back(group, slot, out, Kind::Old, window);
+            out.emit_kept(slot, group.image, Kind::New, window);
+            self.tell(group.audit, out);
+            if let Some(old) = group.old.take() {
+                slot.let_go(old);
+            }
+            self.remember(group);
             group.wrote = Some(self.time(row));
         }
         Verdict::Duplicate
@@ -167,19 +183,6 @@ impl Dedup {
         let Some(heartbeat) = self.settings.heartbeat else { return false };
         let wrote = group.wrote.unwrap_or(i64::MIN);
         self.time(row).saturating_sub(wrote) >= heartbeat
-    }
-
-    /// The kept record lost against the row: it goes to the route of duplicates.
-    fn displace(&self, group: &Group, row: &Row<'_>, slot: &Slot<'_>, out: &mut Out) {
-        if !self.plan.displaces || !group.has_image() {
-            return;
-        }
-        out.emit_kept(slot, group.image, Kind::Insert, None);
-        out.to_route(0);
-        let topic = row.text(self.plan.topic).unwrap_or_default();
-        let partition = row.cell(self.plan.topic + 1).as_i64().unwrap_or(0);
-        let offset = row.cell(self.plan.offset).as_i64().unwrap_or(0);
-        out.write(self.plan.duplicate_of, Cell::text(&format!("{topic}/{partition}/{offset}")));
     }
 
     /// The number under which the kept record of a group stays: its image where that may leave again, else a mark.
@@ -196,47 +199,34 @@ impl Dedup {
         }
     }
 
-    /// The row leaves at once.
-    pub(crate) fn emit(
-        &self,
-        group: &Group,
-        row: &Row<'_>,
-        out: &mut Out,
-        kind: Kind,
-        window: Option<Window>,
-    ) -> Verdict {
-        if window.is_none() && group.audit.is_none() {
-            return if kind == Kind::New { Verdict::Update } else { Verdict::Keep };
+    /// Keeps the row in place of the kept record. `aside`: what was written last is another record, and stays if it may
+    /// have to be taken back. A group has two numbers for this, an even one and the next.
+    fn keep_next(&self, group: &mut Group, row: &Row<'_>, slot: &mut Slot<'_>, aside: bool) {
+        if !aside && let Some(old) = group.old.take() {
+            slot.let_go(old);
         }
-        out.emit_row(row, kind, window);
-        self.audit(group, out);
-        Verdict::Output
+        if aside && self.plan.retracts && group.old.is_none() && group.has_image() {
+            group.old = Some(group.image);
+            group.image ^= 1;
+        }
+        let number = self.number(group.image % MARKS);
+        if number != group.image && group.image != NOTHING_KEPT {
+            // Made under settings that kept less, or more.
+            slot.let_go(group.image);
+            group.image = number;
+        }
+        self.keep(group, row, slot);
     }
 
-    /// The kept record leaves, its scope being final.
-    pub(crate) fn emit_kept(&self, group: &Group, slot: &Slot<'_>, out: &mut Out, window: Option<Window>) {
-        let kind = if group.again { Kind::New } else { Kind::Insert };
-        out.emit_kept(slot, group.image, kind, window);
-        self.audit(group, out);
-    }
-
-    /// Audit headers of what was emitted last (O10).
-    fn audit(&self, group: &Group, out: &mut Out) {
-        let Some(audit) = group.audit.filter(|_| self.settings.audit) else { return };
-        for (column, number) in [audit.first.div_euclid(MS), audit.last.div_euclid(MS)].into_iter().enumerate() {
-            out.write(column, Cell::text(&number.to_string()));
-        }
-        out.write(2, Cell::text(&audit.count.to_string()));
-    }
-
-    /// The time that audit headers tell: event time if it is evaluated, else processing time.
-    fn audit_time(&self, row: &Row<'_>) -> i64 {
-        let time = self.plan.time.and_then(|column| row.cell(column).as_i64());
-        match (time, self.plan.clock) {
-            (Some(time), _) => time,
-            (None, Clock::Event) => row.time().time,
-            (None, _) => row.now(),
-        }
+    /// A number for the kept record of a new group, if there is one: even, and neither it nor the next is taken.
+    pub(crate) fn free_number(&self, groups: &[Group]) -> Option<u8> {
+        let pair = |number: u8| number % MARKS & !1;
+        let takes = |group: &Group, number: u8| {
+            let numbers = [Some(group.image), group.old].into_iter().flatten();
+            numbers.filter(|n| *n != NOTHING_KEPT).any(|n| pair(n) == number)
+        };
+        let free = (0..MARKS - 2).step_by(2).find(|&number| !groups.iter().any(|group| takes(group, number)));
+        free.map(|number| self.number(number))
     }
 
     /// The row is late (L2).
@@ -255,5 +245,3 @@ impl Dedup {
         slot.put(&self.buffer, expires);
     }
 }
-
-const MS: i64 = 1_000_000;

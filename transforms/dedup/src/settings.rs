@@ -5,6 +5,7 @@ use tamis_guest::{Finding, Severity};
 
 use crate::duration;
 use crate::table::{Axis, Code, Emit, Keep, Output, Place, Shape};
+use crate::zone;
 
 /// The parameters of a stage and the parts of the context that matter here.
 #[derive(Clone, Debug)]
@@ -164,6 +165,11 @@ impl Window {
         matches!(self.shape(), Shape::Tumbling | Shape::Hopping | Shape::Cumulative)
     }
 
+    /// Do groups grow with their records, so that two may become one?
+    pub fn grows(&self) -> bool {
+        matches!(self, Window::Session { .. } | Window::Horizon { access: true, .. })
+    }
+
     /// The zone that was asked for, if it is not UTC.
     pub fn zone(&self) -> Option<&str> {
         match self {
@@ -262,7 +268,13 @@ impl Reader {
         let of = |name: &str| format!("/with/window/{name}");
         let size = self.member(members, form, &of(form), 1).unwrap_or(1);
         let offset = self.member(members, "offset", &of("offset"), i64::MIN).unwrap_or(0);
-        let zone = members.get("zone").and_then(Value::as_str).map(str::to_string);
+        let zone = members.get("zone").and_then(Value::as_str).and_then(|zone| {
+            let known = zone::name(zone);
+            if known.is_none() {
+                self.wrong("P-VALUE", &of("zone"), &format!("`{zone}` is no time zone, such as Europe/Paris"));
+            }
+            known.map(str::to_string)
+        });
         let second = needed.map(|name| {
             let given = self.member(members, name, &of(name), 1);
             if !members.contains_key(name) {

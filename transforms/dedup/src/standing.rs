@@ -40,11 +40,23 @@ pub fn position_of(standing: &[u8]) -> &[u8] {
     &standing[standing.len().saturating_sub(POSITION)..]
 }
 
-/// Where a row stands. Under order arrival that is its position alone, and says nothing about before and after.
+/// Where a row stands that nothing is compared with: its position. In groups that grow, which may become one, its place
+/// in the order of arrival comes first.
+pub fn arrival(dedup: &Dedup, row: &Row<'_>) -> Standing {
+    let mut into = Standing::new();
+    if let Some(column) = dedup.plan.arrival {
+        into.extend_from_slice(&ordered(row.cell(column).as_i64().unwrap_or(0)));
+    }
+    into.extend_from_slice(&position(dedup, row));
+    into
+}
+
+/// Where a row stands. Under order arrival that is its position alone, and says nothing about before and after, but in
+/// groups that grow.
 pub fn standing(dedup: &Dedup, row: &Row<'_>) -> Standing {
     let mut into = Standing::new();
     match &dedup.settings.order {
-        Order::Arrival => {}
+        Order::Arrival => return arrival(dedup, row),
         Order::Time => {
             let time = match dedup.plan.time {
                 Some(column) => row.cell(column).as_i64(),
@@ -74,6 +86,14 @@ pub fn beats(dedup: &Dedup, row: &Row<'_>, new: &[u8], kept: &[u8]) -> bool {
         (Order::Arrival, Keep::Last) => !row.is_redelivered(),
         (_, Keep::First) => new < kept,
         (_, Keep::Last) => new >= kept,
+    }
+}
+
+/// Of two kept records, does the one that stands here stay?
+pub fn stays(dedup: &Dedup, one: &[u8], other: &[u8]) -> bool {
+    match dedup.settings.keep {
+        Keep::First => one <= other,
+        Keep::Last => one >= other,
     }
 }
 

@@ -1,98 +1,22 @@
-//! Tumbling windows: one group per key and window; the space is the window's end (2.2).
+//! Tumbling windows: one after the other (2.2).
 
-use tamis_guest::{Kind, NEVER, Out, Row, Slot, Stamp, Verdict, Window};
-
-use crate::entry::{self, Group, Phase};
-use crate::scope::Met;
-use crate::settings::{self, Clock};
-use crate::table::Code;
-use crate::{Dedup, LATE_WINDOW_ASSIGNMENTS};
-
-/// Number of the kept record.
-const KEPT: u8 = 0;
+use tamis_guest::Window;
 
 /// The window of a time, ns; floor arithmetic, also before 1970 (T3).
 pub fn window(time: i64, size: i64, offset: i64) -> Window {
-    let (time, size, offset) = (i128::from(time), i128::from(size), i128::from(offset));
-    let start = (time - offset).div_euclid(size) * size + offset;
-    let clamp = |time: i128| time.clamp(i128::from(i64::MIN) + 1, i128::from(i64::MAX) - 1) as i64;
+    let (size, offset) = (i128::from(size), i128::from(offset));
+    let start = start(time, size, offset);
     Window { start: clamp(start), end: clamp(start + size) }
 }
 
-/// Judges a row in its window.
-pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
-    let window = dedup.window_of(slot.space());
-    let watermark = row.seen().time;
-    // Under the processing clock no window is over for what arrives in it.
-    if dedup.settings.clock != Clock::Processing && watermark >= window.end.saturating_add(dedup.settings.lateness) {
-        out.count(LATE_WINDOW_ASSIGNMENTS, 1);
-        return dedup.late(out);
-    }
-    let group = slot.value().map(entry::read).and_then(|groups| groups.into_iter().next());
-    let Some(mut group) = group else {
-        let waits = match dedup.plan.code {
-            Code::FE | Code::LE => true,
-            // Written at its end; what has none by then is written at once (L3).
-            Code::WU => watermark < window.end,
-            _ => false,
-        };
-        let phase = if waits { Phase::Waiting } else { Phase::Written };
-        let group = dedup.open(row, phase, dedup.number(KEPT));
-        dedup.save(std::slice::from_ref(&group), slot, NEVER);
-        dedup.keep(&group, row, slot);
-        if waits {
-            wait(dedup, &group, window, slot);
-            return Verdict::Held;
-        }
-        return dedup.emit(&group, row, out, Kind::Insert, Some(window));
-    };
-    match dedup.meet(&mut group, row, slot, out, Some(window)) {
-        Met::Lost(verdict) => {
-            if dedup.remembers_losers() {
-                dedup.save(std::slice::from_ref(&group), slot, NEVER);
-            }
-            verdict
-        }
-        Met::Won(verdict) => {
-            dedup.save(std::slice::from_ref(&group), slot, NEVER);
-            if group.phase == Phase::Waiting {
-                wait(dedup, &group, window, slot);
-            }
-            verdict
-        }
-    }
+/// The greatest multiple of the size, shifted by the offset, that is not after a time.
+pub fn start(time: i64, size: i128, offset: i128) -> i128 {
+    (i128::from(time) - offset).div_euclid(size) * size + offset
 }
 
-/// Sets the wake of a candidate.
-fn wait(dedup: &Dedup, group: &Group, window: Window, slot: &mut Slot<'_>) {
-    let lateness = if dedup.plan.code == Code::WU { 0 } else { dedup.settings.lateness };
-    let at = Stamp::at(window.end.saturating_add(lateness));
-    slot.wake_at(at, &group.rank(dedup.plan.ranks_by_time, window.start));
-}
-
-/// The window closes.
-pub fn wake(dedup: &mut Dedup, slot: &mut Slot<'_>, out: &mut Out) {
-    let window = dedup.window_of(slot.space());
-    let group = slot.value().map(entry::read).and_then(|groups| groups.into_iter().next());
-    let Some(mut group) = group.filter(|group| group.phase == Phase::Waiting) else { return };
-    dedup.emit_kept(&group, slot, out, Some(window));
-    if dedup.plan.code != Code::WU || dedup.settings.lateness == 0 {
-        return slot.remove();
-    }
-    group.phase = Phase::Written;
-    group.time = None;
-    dedup.save(std::slice::from_ref(&group), slot, NEVER);
-}
-
-impl Dedup {
-    /// The window that ends there.
-    fn window_of(&self, end: i64) -> Window {
-        let size = match self.settings.window {
-            settings::Window::Tumbling { size, .. } => size,
-            _ => 0,
-        };
-        Window { start: end.saturating_sub(size), end }
-    }
+/// What a time beyond the ends of time becomes: neither "none yet" nor "never".
+pub fn clamp(time: i128) -> i64 {
+    time.clamp(i128::from(i64::MIN) + 1, i128::from(i64::MAX) - 1) as i64
 }
 
 #[cfg(test)]

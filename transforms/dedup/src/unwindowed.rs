@@ -1,6 +1,6 @@
 //! No window: one group per key, as long as state lives (2.1).
 
-use tamis_guest::{END, Kind, Out, Row, Slot, Stamp, Verdict};
+use tamis_guest::{END, Out, Row, Slot, Stamp, Verdict};
 
 use crate::entry::{self, Group, Phase};
 use crate::scope::Met;
@@ -30,12 +30,12 @@ pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out)
     // Left at the end of an earlier run, and may be written again at the end of this one.
     let again = code == Code::NO3 && left && dedup.settings.updates();
     if again {
-        group.phase = Phase::Waiting;
+        (group.phase, group.again) = (Phase::Waiting, true);
     }
     match dedup.meet(&mut group, row, slot, out, None) {
         Met::Lost(verdict) => {
             if again {
-                group.phase = Phase::Written;
+                (group.phase, group.again) = (Phase::Written, false);
             }
             if dedup.remembers_losers() {
                 dedup.save_one(&group, slot);
@@ -43,7 +43,6 @@ pub fn row(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out)
             verdict
         }
         Met::Won(verdict) => {
-            group.again |= again;
             dedup.save_one(&group, slot);
             if group.phase == Phase::Waiting {
                 wait(dedup, &group, row, slot);
@@ -68,7 +67,7 @@ fn first(dedup: &mut Dedup, row: &Row<'_>, slot: &mut Slot<'_>, out: &mut Out) -
         wait(dedup, &group, row, slot);
         return Verdict::Held;
     }
-    dedup.emit(&group, row, out, Kind::Insert, None)
+    dedup.emit(&group, row, out, None)
 }
 
 /// Sets the wake of a candidate: when nothing smaller can come (W2), or the end of the input.
@@ -77,7 +76,7 @@ fn wait(dedup: &Dedup, group: &Group, row: &Row<'_>, slot: &mut Slot<'_>) {
         Code::FE => row.time(),
         _ => Stamp::at(END),
     };
-    if dedup.plan.code == Code::FE {
+    if dedup.plan.code == Code::FE && !dedup.plan.retracts {
         slot.mark(LEFT, row);
     }
     slot.wake_at(at, &group.rank(dedup.plan.ranks_by_time, 0));
@@ -87,11 +86,14 @@ fn wait(dedup: &Dedup, group: &Group, row: &Row<'_>, slot: &mut Slot<'_>) {
 pub fn wake(dedup: &mut Dedup, slot: &mut Slot<'_>, out: &mut Out) {
     let group = slot.value().map(entry::read).and_then(|groups| groups.into_iter().next());
     let Some(mut group) = group.filter(|group| group.phase == Phase::Waiting) else { return };
-    dedup.emit_kept(&group, slot, out, None);
-    group.phase = Phase::Written;
+    dedup.emit_kept(&mut group, slot, out, None);
+    (group.phase, group.again) = (Phase::Written, false);
     if dedup.plan.code == Code::FE {
-        slot.let_go(group.image);
-        group.image = LEFT;
+        // Its position will do; but retract output may have to delete it.
+        if !dedup.plan.retracts {
+            slot.let_go(group.image);
+            group.image = LEFT;
+        }
         group.settle();
     }
     match dedup.settings.retention {
@@ -105,19 +107,23 @@ pub fn wake(dedup: &mut Dedup, slot: &mut Slot<'_>, out: &mut Out) {
 
 /// A deletion: always forwarded at once, and it clears the key (O11). Where a second one in a row shall be left out,
 /// it leaves a marker.
-fn tombstone(dedup: &mut Dedup, row: &Row<'_>, group: Option<Group>, slot: &mut Slot<'_>, out: &mut Out) -> Verdict {
-    if group.is_some_and(|group| group.phase == Phase::Deleted) {
+fn tombstone(
+    dedup: &mut Dedup,
+    row: &Row<'_>,
+    mut group: Option<Group>,
+    slot: &mut Slot<'_>,
+    out: &mut Out,
+) -> Verdict {
+    if group.as_ref().is_some_and(|group| group.phase == Phase::Deleted) {
         out.count(UNCHANGED_SUPPRESSED, 1);
         return Verdict::Drop;
     }
-    if slot.value().is_some() {
-        slot.remove();
-    }
+    let verdict = dedup.delete(group.as_mut_slice(), slot, out);
     if dedup.plan.marks_deletes {
         let marker = dedup.open(row, Phase::Deleted, entry::NOTHING_KEPT);
         dedup.save_one(&marker, slot);
     }
-    Verdict::Keep
+    verdict
 }
 
 impl Dedup {

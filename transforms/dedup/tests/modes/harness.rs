@@ -112,7 +112,7 @@ impl Test {
         let check = self.plan();
         let mut offsets = [0; 16];
         let mut records = Vec::new();
-        for given in given {
+        for (arrival, given) in given.iter().enumerate() {
             let next = &mut offsets[usize::from(given.input)];
             let offset = given.offset.unwrap_or(*next);
             *next = (*next).max(offset + 1);
@@ -124,6 +124,7 @@ impl Test {
                     "offset" => record.int(offset),
                     "partition" => record.int(i64::from(given.input)),
                     "topic" => record.text("test"),
+                    "arrival" => record.int(arrival as i64),
                     "time" => record.int(given.time * MS),
                     "content" => record.cell(Cell::bytes(&content(given.value))),
                     _ => field(record, &given.order),
@@ -160,7 +161,7 @@ impl Test {
     }
 
     /// Runs it and compares lines and counters. Records are numbered from 1; a line is `3`, `3 [0,10)` with a window,
-    /// `+U 3` for a new image, `late 3`, `dup 3` or `dup 3 of 1`, `drop 3`; what waits has no line.
+    /// `+U 3` for a new image, `-U 3` for an old one, `-D 3` for a deletion, `late 3`, `dup 3` or `dup 3 of 1`, `drop 3`; what waits has no line.
     pub fn check(&self, given: &[Given], wanted: &[&str], counters: &[(&str, u64)]) -> Run {
         let run = self.run(given);
         let lines: Vec<String> = run.lines.iter().filter_map(line).collect();
@@ -178,7 +179,8 @@ pub fn counter(run: &Run, name: &str) -> u64 {
     run.counts.get(place).copied().unwrap_or(0)
 }
 
-fn line(line: &Line) -> Option<String> {
+/// What `check` compares of a line.
+pub fn line(line: &Line) -> Option<String> {
     Some(match line {
         Line::Record { record, verdict, winner } => {
             let record = record + 1;
@@ -200,7 +202,7 @@ fn line(line: &Line) -> Option<String> {
             if *route != 0 {
                 return Some(format!("dup {record} of {of}"));
             }
-            let kind = if *kind == 2 { "+U " } else { "" };
+            let kind = ["", "-U ", "+U ", "-D "][usize::from(*kind)];
             let window = window.map(|(start, end)| format!(" [{},{})", start / MS, end / MS)).unwrap_or_default();
             format!("{kind}{record}{window}")
         }

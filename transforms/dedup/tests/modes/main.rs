@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod growing;
 mod harness;
 mod identity;
+mod retract;
+mod steps;
 mod unwindowed;
 mod windowed;
