@@ -9,15 +9,16 @@ use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session};
 use super::run;
+use crate::kafka;
 
 /// Makes a stream unique, without a pipeline file.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A file or a glob; `-` is standard input
-    #[arg(long, value_name = "FILE")]
+    /// A file or a glob; `-` is standard input; with `--brokers` a topic
+    #[arg(long, value_name = "FILE|TOPIC")]
     pub from: String,
-    /// A file, which is appended to; `-` is standard output
-    #[arg(long, value_name = "FILE")]
+    /// A file, which is appended to; `-` is standard output; with `--brokers` a topic
+    #[arg(long, value_name = "FILE|TOPIC")]
     pub to: String,
     /// What makes records the same: fields of the value, or paths such as `key` and `headers.id`
     #[arg(long, value_name = "FIELD,..", value_delimiter = ',', required = true)]
@@ -40,9 +41,18 @@ pub struct Args {
     /// Where event time is: a field of the value, a path, or a mapping as in the file
     #[arg(long, value_name = "FIELD")]
     pub time: Option<String>,
-    /// Kafka; comes later
-    #[arg(long, value_name = "HOST:PORT", hide = true)]
+    /// Forget a key after this time: `7d`; without it, and without a window, state of an endless stream grows for ever
+    #[arg(long, value_name = "DURATION")]
+    pub retention: Option<String>,
+    /// Kafka: from topic to topic of this cluster
+    #[arg(long, value_name = "HOST:PORT,..")]
     pub brokers: Option<String>,
+    /// Kafka: stop at what is the end now, for a trial
+    #[arg(long, value_name = "end", requires = "brokers")]
+    pub until: Option<String>,
+    /// Kafka: make the output topic like the input, and the topic for state, if they are missing
+    #[arg(long, requires = "brokers")]
+    pub create: bool,
     /// Show the pipeline file instead of running it
     #[arg(long)]
     pub print: bool,
@@ -50,10 +60,11 @@ pub struct Args {
 
 /// The verb.
 pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
-    if args.brokers.is_some() {
-        return Err(Failure::invalid("P-LATER: Kafka is not built yet").help("name files with `--from` and `--to`"));
-    }
-    let text = file(args);
+    let like = match (&args.brokers, args.create) {
+        (Some(brokers), true) => Some(kafka::topics::like(brokers, &args.from).map_err(run::failure)?),
+        _ => None,
+    };
+    let text = file(args, like.as_ref());
     if args.print {
         return Ok(Reply::new(text.clone(), serde_json::json!({ "file": text })));
     }
@@ -71,9 +82,17 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
 }
 
 /// The pipeline file that the arguments stand for.
-fn file(args: &Args) -> String {
+fn file(args: &Args, like: Option<&kafka::topics::Like>) -> String {
     let mut text = format!("version: 1\nname: {}\n", name(args));
     match args.from.as_str() {
+        topic if args.brokers.is_some() => {
+            let brokers = text_in_quotes(args.brokers.as_deref().unwrap_or_default());
+            let until = args.until.as_ref().map_or(String::new(), |until| format!(", until: {}", quoted(until)));
+            text.push_str(&format!(
+                "source: {{ kafka: {{ topics: {}, brokers: {brokers}{until} }} }}\n",
+                quoted(topic)
+            ));
+        }
         "-" => text.push_str("source: stdin\n"),
         path => text.push_str(&format!("source: {{ file: {} }}\n", quoted(path))),
     }
@@ -84,6 +103,9 @@ fn file(args: &Args) -> String {
     text.push_str(&format!("stages:\n  - uses: dedup\n    id: dedup\n    key: [{}]\n", keys.join(", ")));
     if let Some(scope) = &args.scope {
         text.push_str(&format!("    scope: {}\n", quoted(scope)));
+    }
+    if let Some(retention) = &args.retention {
+        text.push_str(&format!("    state: {{ retention: {} }}\n", quoted(retention)));
     }
     let mut with: Vec<String> = Vec::new();
     if let Some(keep) = &args.keep {
@@ -102,6 +124,18 @@ fn file(args: &Args) -> String {
         text.push_str(&format!("    with: {{ {} }}\n", with.join(", ")));
     }
     match args.to.as_str() {
+        topic if args.brokers.is_some() => {
+            let create = like.map_or(String::new(), |like| {
+                let config: Vec<String> =
+                    like.config.iter().map(|(name, value)| format!("{name}: {}", text_in_quotes(value))).collect();
+                format!(", create: {{ partitions: {}, config: {{ {} }} }}", like.partitions, config.join(", "))
+            });
+            text.push_str(&format!("sink: {{ kafka: {{ topic: {}{create} }} }}\n", quoted(topic)));
+            if let Some(like) = like {
+                let copies = like.brokers.clamp(1, 3);
+                text.push_str(&format!("state: {{ changelog: {{ create: true, replication: {copies} }} }}\n"));
+            }
+        }
         "-" => text.push_str("sink: stdout\n"),
         path => text.push_str(&format!("sink: {{ file: {} }}\n", quoted(path))),
     }
@@ -112,7 +146,11 @@ fn file(args: &Args) -> String {
 fn name(args: &Args) -> String {
     let stem = Path::new(&args.from).file_stem().map_or("stdin".into(), |s| s.to_string_lossy().to_lowercase());
     let stem: String = stem.chars().filter(|c| c.is_ascii_alphanumeric()).take(40).collect();
-    let here = std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default();
+    let here = match &args.brokers {
+        // A topic is the same from everywhere.
+        Some(brokers) => brokers.clone(),
+        None => std::env::current_dir().map(|d| d.display().to_string()).unwrap_or_default(),
+    };
     let all = format!(
         "{here}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}",
         args.from, args.to, args.key, args.keep, args.window, args.order, args.output, args.scope, args.time
@@ -138,7 +176,11 @@ fn quoted(text: &str) -> String {
     let plain = text.chars().all(safe)
         && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '.')
         && !["true", "false", "null", "."].contains(&text);
-    if plain { text.to_owned() } else { format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'")) }
+    if plain { text.to_owned() } else { text_in_quotes(text) }
+}
+
+fn text_in_quotes(text: &str) -> String {
+    format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'"))
 }
 
 /// `{ .. }` and words as they are, `tumbling: 1h` in braces.
@@ -186,7 +228,7 @@ mod tests {
 
     /// The file without its first two lines (version and name).
     fn check(list: &[&str], expected: &str) {
-        let text = file(&args(list));
+        let text = file(&args(list), None);
         let rest: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(rest.join("\n"), expected, "{list:?}");
     }
@@ -226,6 +268,15 @@ mod tests {
             "source: stdin\ntime: value.ts\nstages:\n  - uses: dedup\n    id: dedup\n    key: [value.id]\n    \
              scope: partition\n    with: { keep: last, window: { tumbling: 1h }, order: [value.a, value.b], output: upsert }\n\
              sink: stdout",
+        );
+    }
+
+    #[test]
+    fn brokers_make_topics_of_both_ends() {
+        check(
+            &["--from", "users", "--to", "users.unique", "--key", "user_id", "--brokers", "a:9092", "--until", "end"],
+            "source: { kafka: { topics: users, brokers: \"a:9092\", until: end } }\nstages:\n  - uses: dedup\n    \
+             id: dedup\n    key: [value.user_id]\nsink: { kafka: { topic: users.unique } }",
         );
     }
 

@@ -20,6 +20,7 @@ pub mod list;
 pub mod load;
 pub mod output;
 pub mod plan;
+pub mod reset;
 pub mod run;
 pub mod schema;
 pub mod test;
@@ -71,6 +72,8 @@ enum Verb {
     Completions(completions::Args),
     /// Make a stream unique, without a pipeline file
     Dedup(dedup::Args),
+    /// Move a pipeline on Kafka to another place in its input
+    Reset(reset::Args),
 }
 
 /// Parses, conducts, answers the exit code. `environment`: what the verbs may know of it.
@@ -134,6 +137,7 @@ fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, 
         Verb::Completions(args) => ("completions", completions::main(args, session)),
         Verb::Test(args) => ("test", test::main(args, session)),
         Verb::Dedup(args) => ("dedup", dedup::main(args, session)),
+        Verb::Reset(args) => ("reset", reset::main(args, session)),
     }
 }
 
@@ -146,7 +150,7 @@ mod tests {
     use super::*;
 
     /// Arguments for each verb, good or bad: the envelope is the same.
-    const CALLS: [&[&str]; 11] = [
+    const CALLS: [&[&str]; 12] = [
         &["run", "no-such-file.yaml"],
         &["validate", "no-such-file.yaml"],
         &["plan", "no-such-file.yaml"],
@@ -157,6 +161,7 @@ mod tests {
         &["explain", "P-UNIT"],
         &["schema"],
         &["completions", "bash"],
+        &["reset", "no-such-file.yaml", "--to", "latest"],
         &["dedup", "--from", "no-such-file.jsonl", "--to", "-", "--key", "id"],
     ];
 

@@ -357,7 +357,8 @@ fn salt() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-fn failure(trouble: Trouble) -> Failure {
+/// Trouble as a verb says it.
+pub fn failure(trouble: Trouble) -> Failure {
     Failure::environment(trouble.what).help(trouble.way_out)
 }
 

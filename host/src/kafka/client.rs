@@ -55,6 +55,12 @@ impl Clients {
         })
     }
 
+    /// Those for questions to a cluster alone.
+    pub fn at(brokers: &str) -> Clients {
+        let source = vec![("bootstrap.servers".to_owned(), brokers.to_owned())];
+        Clients { group: String::new(), committed_only: true, source, sink: Vec::new() }
+    }
+
     /// Where the cluster is, for a person.
     pub fn brokers(&self) -> &str {
         let named = |list: &[(String, String)]| list.iter().rposition(|(name, _)| name == "bootstrap.servers");
@@ -83,6 +89,8 @@ impl Clients {
             }
         }
         self.own(&mut config, self.committed_only);
+        // Here the client counts the notice of an end as a record: after a rebalance it would pass one over.
+        config.set("enable.partition.eof", "false");
         config
     }
 
@@ -96,6 +104,7 @@ impl Clients {
         ]);
         config.remove("group.instance.id").remove("group.protocol");
         self.own(&mut config, true);
+        config.set("enable.partition.eof", "true");
         config
     }
 
@@ -172,7 +181,6 @@ impl Clients {
             .set("isolation.level", isolation)
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "error");
     }
 }

@@ -1,7 +1,7 @@
 //! Does what `txn.rs` says, against Kafka: produces, writes state and markers, commits, and lets go of producers that
 //! cannot be believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::changelog::{self, MARKER_KEY, Marker, StageMarker};
+use super::checkpoints::Checkpoints;
 use super::client::Clients;
 use super::group::{Context, Place};
 use super::inbox::Tokens;
@@ -45,6 +46,8 @@ pub struct Setup {
     pub tokens: Tokens,
     /// Set when the run is to stop.
     pub stop: Arc<AtomicBool>,
+    /// Where checkpoints are; none: there are none.
+    pub checkpoints: Option<Checkpoints>,
     /// How long it may take to stop.
     pub patience: Duration,
 }
@@ -60,6 +63,8 @@ pub struct Committer {
     stop_seen: Option<Instant>,
     /// What is being committed.
     closing: Closing,
+    /// Token of the last checkpoint of each task.
+    written: HashMap<Place, Token>,
 }
 
 /// Positions and tokens of the commit that is running.
@@ -80,7 +85,8 @@ impl Committer {
     pub fn new(setup: Setup) -> Committer {
         let txn = Txn::new(setup.transactional.is_some());
         let (began, closing) = (Instant::now(), Closing::default());
-        Committer { setup, txn, producer: None, broken: None, began, stop_seen: None, closing }
+        let (producer, broken, stop_seen, written) = (None, None, None, HashMap::new());
+        Committer { setup, txn, producer, broken, began, stop_seen, closing, written }
     }
 
     /// Makes the producer ready, and ends what the last holder of the name left open.
@@ -130,6 +136,52 @@ impl Committer {
             self.open()?;
         }
         Ok(outcome)
+    }
+
+    /// Where the changelog of each task ends, as far as can be told quickly.
+    pub fn changelog_ends(&self, tasks: &[&mut Task]) -> Vec<(Place, i64)> {
+        let mut ends = Vec::new();
+        if self.setup.checkpoints.is_none() {
+            return ends;
+        }
+        for input in tasks.iter().filter_map(|task| task.marker().inputs.first()) {
+            let Some(topic) = self.changelog(&input.topic) else { continue };
+            let found = self.setup.consumer.fetch_watermarks(topic, input.partition, Duration::from_secs(2));
+            if let Ok((_, end)) = found {
+                ends.push(((Arc::clone(&input.topic), input.partition), end));
+            }
+        }
+        ends
+    }
+
+    fn changelog(&self, topic: &str) -> Option<&String> {
+        self.setup.topics.get(*self.setup.changelogs.get(topic)?)
+    }
+
+    /// Writes checkpoints of tasks that have changed since their last one; they have just been committed.
+    pub fn checkpoint(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: &Position, ends: &[(Place, i64)]) {
+        let Some(checkpoints) = self.setup.checkpoints.clone() else { return };
+        for (place, end) in ends {
+            let input = |task: &&mut &mut Task| task.input(&place.0, place.1).is_some();
+            let (Some(task), Some(changelog)) = (tasks.iter_mut().find(input), self.changelog(&place.0)) else {
+                continue;
+            };
+            let Some(token) = self.setup.tokens.borrow().get(place).cloned() else { continue };
+            if self.written.get(place) == Some(&token) || token == Token::default() {
+                continue;
+            }
+            let states = task.dump(plan);
+            let next = source.next.iter().filter(|(i, _)| i.topic == place.0 && i.partition == place.1);
+            let marker = Marker {
+                token: token.to_string(),
+                next: next.cloned().collect(),
+                partitions: self.setup.partitions.get(&place.0).copied().unwrap_or(0),
+                task: task.marker().clone(),
+                stages: stages(&states, &task.sums(plan)),
+            };
+            checkpoints.write(changelog, place, *end, marker, &states);
+            self.written.insert(place.clone(), token);
+        }
     }
 
     /// Nothing since the last commit has happened.
@@ -315,7 +367,7 @@ impl Committer {
 }
 
 /// Hands a record over; a full queue is waited for.
-fn hand_over(producer: &mut Producer, record: &Record<'_>) -> Result<(), Fault> {
+pub fn hand_over(producer: &mut Producer, record: &Record<'_>) -> Result<(), Fault> {
     loop {
         match producer.produce(record) {
             Err(fault) if fault.code == RDKafkaErrorCode::QueueFull => producer.serve(2),
@@ -339,7 +391,7 @@ fn event(action: Action, done: Result<(), Fault>) -> Event {
 }
 
 /// What the marker says of each stage.
-fn stages(sealed: &[Sealed], sums: &BTreeMap<String, Sum>) -> Vec<StageMarker> {
+pub fn stages(sealed: &[Sealed], sums: &BTreeMap<String, Sum>) -> Vec<StageMarker> {
     let of = |state: &Sealed| {
         let Sum { digest, numbers } = sums.get(&state.stage).copied().unwrap_or_default();
         StageMarker { stage: state.stage.clone(), identity: state.identity.clone(), digest, numbers }
@@ -348,6 +400,6 @@ fn stages(sealed: &[Sealed], sums: &BTreeMap<String, Sum>) -> Vec<StageMarker> {
 }
 
 /// A number that no other attempt has.
-fn nonce() -> u64 {
+pub fn nonce() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

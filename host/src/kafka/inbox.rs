@@ -55,7 +55,7 @@ struct Owned {
     next: i64,
     /// The next offset that has not been dealt with.
     taken: i64,
-    /// With `until: end`, where it ends.
+    /// With `until: end`, the offset behind its last record.
     end: Option<i64>,
 }
 
@@ -69,6 +69,8 @@ enum Stage {
     Ended,
     /// All were read.
     Finished,
+    /// Retention removed what comes next.
+    Lost,
 }
 
 /// The inbox.
@@ -88,11 +90,15 @@ pub struct KafkaInbox<'a> {
     latest: i64,
     /// The group has spoken at least once.
     assigned: bool,
+    /// Partitions whose state began with a checkpoint and has not been proved.
+    unproved: Vec<Place>,
     /// Places whose positions are asked for.
     asked: Vec<Place>,
     /// Places that the worker is letting go of.
     leaving: Option<Vec<Place>>,
     ended: bool,
+    /// With `until: end`, where each partition ended at first.
+    ends: HashMap<Place, i64>,
     /// Duplicates that the tasks which are here had dropped before they came.
     duplicates: HashMap<Place, u64>,
     /// Last, so that the queues go first.
@@ -124,9 +130,11 @@ impl<'a> KafkaInbox<'a> {
             stop,
             latest: i64::MIN,
             assigned: false,
+            unproved: Vec::new(),
             asked: Vec::new(),
             leaving: None,
             ended: false,
+            ends: HashMap::new(),
             duplicates: HashMap::new(),
             group,
         }
@@ -221,6 +229,8 @@ impl<'a> KafkaInbox<'a> {
             let queue = PartitionQueue::open(&self.group.consumer, &place.0, place.1, Some(std::thread::current()));
             let Some(queue) = queue else { continue };
             let input = self.number(&place);
+            // The end is that of the first time, however often it is read again.
+            let end = end.map(|end| *self.ends.entry(place.clone()).or_insert(end));
             new.push((place.clone(), offset));
             self.owned.push(Owned { place, input, queue, stage: Stage::Restoring, next: offset, taken: offset, end });
         }
@@ -240,7 +250,10 @@ impl<'a> KafkaInbox<'a> {
             return Ok(None);
         };
         let input = owned.input;
-        let Restored { token, marker, states, exact, records } = restored;
+        let Restored { token, marker, states, exact, records, from_checkpoint } = restored;
+        if from_checkpoint {
+            self.unproved.push(place.clone());
+        }
         let stages = marker.iter().flat_map(|marker| &marker.stages);
         let identities =
             stages.clone().filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
@@ -308,14 +321,10 @@ fn fill(owned: &mut Owned, settings: &Settings) -> Option<Polled> {
         let offset = message.offset();
         match message.error() {
             RDKafkaErrorCode::NoError => {}
-            RDKafkaErrorCode::PartitionEOF => {
-                let ended = owned.end.is_some_and(|end| offset >= end);
+            RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
                 owned.queue.pass();
-                if ended {
-                    owned.stage = Stage::Ended;
-                    break;
-                }
-                continue;
+                owned.stage = Stage::Lost;
+                break;
             }
             code => {
                 tracing::warn!(topic = &*owned.place.0, partition = owned.place.1, "kafka: {code}");
@@ -421,6 +430,10 @@ impl Inbox for KafkaInbox<'_> {
                 return Ok(Event::Source(polled));
             }
             let left = u64::try_from(until.saturating_sub(self.now())).map_or(Duration::ZERO, Duration::from_nanos);
+            if self.owned.iter().any(|o| o.stage == Stage::Lost) {
+                // All begin anew at the last commit, where it is seen what was lost.
+                return Ok(Event::Leave { inputs: Vec::new(), lost: true });
+            }
             if self.all_finished() {
                 if std::mem::replace(&mut self.ended, true) {
                     // Said before: somebody waits for something else.
@@ -455,6 +468,24 @@ impl Inbox for KafkaInbox<'_> {
 
     fn joined(&mut self, input: u16, right: bool) -> Result<bool, Trouble> {
         let Some(owned) = self.owned.iter_mut().find(|o| o.input == input) else { return Ok(false) };
+        let unproved = self.unproved.iter().position(|place| *place == owned.place);
+        if let (Some(at), false) = (unproved, right) {
+            let place = self.unproved.swap_remove(at);
+            tracing::warn!(
+                "the checkpoint of {}/{} is wrong: its changelog is read from the beginning",
+                place.0,
+                place.1
+            );
+            if let Some(checkpoints) = &self.job.checkpoints {
+                checkpoints.delete(&place);
+            }
+            self.job.distrusted.push(place.clone());
+            self.ask(vec![place])?;
+            return Ok(false);
+        }
+        if let Some(at) = unproved {
+            self.unproved.swap_remove(at);
+        }
         if !right {
             let (topic, partition) = &owned.place;
             return Err(Trouble::new(
@@ -462,7 +493,8 @@ impl Inbox for KafkaInbox<'_> {
                 "the changelog lost records: put them back, or begin anew with `tamis reset`",
             ));
         }
-        owned.stage = Stage::Running;
+        let ended = owned.end.is_some_and(|end| owned.taken >= end);
+        owned.stage = if ended { Stage::Ended } else { Stage::Running };
         Ok(true)
     }
 
@@ -470,6 +502,7 @@ impl Inbox for KafkaInbox<'_> {
         let Some(places) = self.leaving.take() else { return Ok(()) };
         let ours: Vec<Place> = self.owned.iter().map(|o| o.place.clone()).filter(|p| places.contains(p)).collect();
         self.owned.retain(|o| !places.contains(&o.place));
+        self.unproved.retain(|place| !places.contains(place));
         self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
         self.duplicates.retain(|place, _| !places.contains(place));
         // What is not assigned yet cannot be unassigned; the library waits for an answer all the same.
@@ -486,6 +519,7 @@ impl Inbox for KafkaInbox<'_> {
         let leaving = self.leaving.clone().unwrap_or_default();
         // Queues first: what is in them was read ahead of the commit that failed.
         self.owned.clear();
+        self.unproved.clear();
         self.tokens.borrow_mut().clear();
         self.group.consumer.incremental_unassign(&list(places.iter().map(|place| (place, None)))).map_err(|error| {
             Trouble::new(format!("the partitions cannot be read again: {error}"), "run again: nothing is lost")

@@ -3,9 +3,10 @@
 //!
 //! `client` makes settings, `topics` looks after topics, `group` is the member, `inbox` reads partitions, `restore`
 //! finds where they go on, `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
-//! written, `raw` is the only unsafe code, `run` puts it together.
+//! written, `checkpoints` what need not be read again, `raw` is the only unsafe code, `run` puts it together.
 
 pub mod changelog;
+pub mod checkpoints;
 pub mod client;
 pub mod committer;
 pub mod group;
@@ -13,6 +14,7 @@ pub mod inbox;
 pub mod outbox;
 pub mod partition;
 pub mod raw;
+pub mod reset;
 pub mod restore;
 pub mod run;
 pub mod token;

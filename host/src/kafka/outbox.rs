@@ -330,8 +330,10 @@ impl Outbox for KafkaOutbox {
         plan: &Plan,
         tasks: &mut [&mut Task],
         source: Position,
-        _kind: Commit,
+        kind: Commit,
     ) -> Result<Outcome, Trouble> {
+        // Where the changelogs end now, at the latest the changes of this commit begin.
+        let ends = if kind == Commit::Usual { Vec::new() } else { self.committer.changelog_ends(tasks) };
         let mut touched: Vec<&mut Task> = Vec::new();
         for task in tasks.iter_mut() {
             let is_touched = |i: &Input| self.touched.contains(&(Arc::clone(&i.topic), i.partition));
@@ -347,6 +349,9 @@ impl Outbox for KafkaOutbox {
                 self.commits += 1;
             }
             Outcome::Undone => (self.counts, self.records) = (self.committed, self.committed_records),
+        }
+        if outcome == Outcome::Done {
+            self.committer.checkpoint(plan, tasks, &source, &ends);
         }
         Ok(outcome)
     }

@@ -345,6 +345,16 @@ impl GroupMetadata {
     }
 }
 
+impl GroupMetadata {
+    /// That of somebody who is no member: the broker takes positions of him only while the group has no members.
+    pub fn outside(group: &str) -> Option<GroupMetadata> {
+        let name = CString::new(group).ok().filter(|name| !name.is_empty())?;
+        // Safety: the name is copied; the metadata is ours.
+        let metadata = unsafe { rd::rd_kafka_consumer_group_metadata_new(name.as_ptr()) };
+        (!metadata.is_null()).then_some(GroupMetadata(metadata))
+    }
+}
+
 impl Drop for GroupMetadata {
     fn drop(&mut self) {
         // Safety: freed once.

@@ -13,6 +13,7 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::changelog::{self, Entry, Marker};
+use super::checkpoints::Checkpoints;
 use super::client::{Clients, PATIENCE, TRANSACTION_MS};
 use super::group::{Place, list};
 use super::raw::{self, PartitionQueue};
@@ -29,6 +30,10 @@ pub struct Job {
     pub clients: Clients,
     /// The changelog topic of each source topic; empty: there is no state to restore.
     pub changelogs: BTreeMap<Arc<str>, String>,
+    /// Where checkpoints are; none: they are not used.
+    pub checkpoints: Option<Checkpoints>,
+    /// Partitions whose checkpoint was wrong.
+    pub distrusted: Vec<Place>,
     /// Where to begin without a committed position.
     pub start: Start,
     /// Where the input ends.
@@ -73,7 +78,7 @@ pub struct Begin {
     pub place: Place,
     /// The first offset to read.
     pub offset: i64,
-    /// With `until: end`, where it ends.
+    /// With `until: end`, the offset behind its last record.
     pub end: Option<i64>,
 }
 
@@ -90,18 +95,32 @@ pub struct Restored {
     pub exact: bool,
     /// Records that were read.
     pub records: u64,
+    /// It began with a checkpoint.
+    pub from_checkpoint: bool,
 }
 
 /// A partition with its committed position.
-struct Committed {
-    place: Place,
-    offset: Option<i64>,
-    token: Option<Token>,
+pub struct Committed {
+    /// The partition.
+    pub place: Place,
+    /// Its position; none: there is none.
+    pub offset: Option<i64>,
+    /// The token beside it.
+    pub token: Option<Token>,
 }
 
 enum Fail {
     Cancelled,
     Trouble(Trouble),
+}
+
+impl Fail {
+    fn trouble(self) -> Trouble {
+        match self {
+            Fail::Trouble(trouble) => trouble,
+            Fail::Cancelled => Trouble::new("it was cancelled", "run it again"),
+        }
+    }
 }
 
 impl From<Trouble> for Fail {
@@ -116,6 +135,26 @@ impl Job {
         if let Err(Fail::Trouble(trouble)) = self.find() {
             self.answer(Found::Failed(trouble));
         }
+    }
+
+    /// Committed positions, for one who waits for them.
+    pub fn ask_committed(&self, reader: &BaseConsumer<DefaultConsumerContext>) -> Result<Vec<Committed>, Trouble> {
+        self.committed(reader).map_err(Fail::trouble)
+    }
+
+    /// State of a partition up to the end of its changelog, for one who waits for it.
+    pub fn restore_all(
+        &self,
+        reader: &Arc<BaseConsumer<DefaultConsumerContext>>,
+        place: &Place,
+    ) -> Result<Restored, Trouble> {
+        self.restore(reader, place, None).map_err(Fail::trouble)
+    }
+
+    /// The offset that `start` means for a partition, for one who waits for it.
+    pub fn place_at_start(&self, reader: &BaseConsumer<DefaultConsumerContext>, place: &Place) -> Result<i64, Trouble> {
+        let (low, high) = self.watermarks(reader, &place.0, place.1).map_err(Fail::trouble)?;
+        self.first(reader, place, low, high).map_err(Fail::trouble)
     }
 
     fn answer(&self, found: Found) {
@@ -242,8 +281,67 @@ impl Job {
         } else {
             offset
         };
-        let end = (self.until == Some(Until::End)).then_some(high);
+        let end = match self.until {
+            Some(Until::End) => Some(self.end(reader, place, begin, high)?),
+            _ => None,
+        };
         Ok((Begin { place: place.clone(), offset: begin, end }, restored))
+    }
+
+    /// The offset behind the last record below `high`; `from`, if there is none from there on. The ends of transactions
+    /// take offsets too, and nothing says when a member of a group has passed them.
+    fn end(
+        &self,
+        reader: &Arc<BaseConsumer<DefaultConsumerContext>>,
+        place: &Place,
+        from: i64,
+        high: i64,
+    ) -> Result<i64, Fail> {
+        let mut back = 16;
+        let mut start = high;
+        while start > from {
+            start = high.saturating_sub(back).max(from);
+            back *= 16;
+            let last = self.last_record(reader, place, start, high)?;
+            if let Some(last) = last {
+                return Ok(last + 1);
+            }
+        }
+        Ok(from)
+    }
+
+    /// The offset of the last record from `start` to before `high`.
+    fn last_record(
+        &self,
+        reader: &Arc<BaseConsumer<DefaultConsumerContext>>,
+        place: &Place,
+        start: i64,
+        high: i64,
+    ) -> Result<Option<i64>, Fail> {
+        let waker = Some(std::thread::current());
+        let Some(mut queue) = PartitionQueue::open(reader, &place.0, place.1, waker) else { return Ok(None) };
+        let trouble =
+            |error| Trouble::new(format!("the topic {} cannot be read: {error}", place.0), "check that it is there");
+        reader.assign(&list([(place, Some(start))])).map_err(trouble)?;
+        let mut last = None;
+        loop {
+            self.go_on()?;
+            let Some(message) = queue.peek(1000) else {
+                let _ = reader.poll(Duration::ZERO);
+                std::thread::park_timeout(Duration::from_millis(20));
+                continue;
+            };
+            let offset = message.offset();
+            match message.error() {
+                RDKafkaErrorCode::NoError if offset < high => last = Some(offset),
+                RDKafkaErrorCode::NoError => return Ok(last),
+                RDKafkaErrorCode::PartitionEOF if offset >= high => return Ok(last),
+                // The last of it was removed meanwhile.
+                RDKafkaErrorCode::AutoOffsetReset => return Ok(last),
+                _ => {}
+            }
+            queue.pass();
+        }
     }
 
     /// The least offset and the one behind the last record that can be read.
@@ -304,13 +402,18 @@ impl Job {
                 Trouble::new(format!("`{changelog}` is no topic name"), "give the pipeline another `name`").into()
             );
         };
+        let mut reading = self.begin_reading(reader, changelog, place);
+        if wanted.is_some() && reading.marker.as_ref().map(|m| &m.token) == wanted.as_ref() {
+            // The checkpoint is of the last commit.
+            return Ok(reading.done());
+        }
         let mut from = TopicPartitionList::new();
+        let start = reading.start.map_or(Offset::Beginning, Offset::Offset);
         // Offsets that are numbers or words can always be set.
-        let _ = from.add_partition_offset(changelog, partition, Offset::Beginning);
+        let _ = from.add_partition_offset(changelog, partition, start);
         reader.assign(&from).map_err(|error| {
             Trouble::new(format!("the changelog {changelog} cannot be read: {error}"), "check that it is there")
         })?;
-        let mut reading = Reading::default();
         let mut deadline = None;
         let done = loop {
             self.go_on()?;
@@ -378,6 +481,25 @@ impl Job {
         }
     }
 
+    /// What a checkpoint knows, if there is one that may be used.
+    fn begin_reading(&self, reader: &BaseConsumer<DefaultConsumerContext>, changelog: &str, place: &Place) -> Reading {
+        let checkpoints = self.checkpoints.as_ref().filter(|_| !self.distrusted.contains(place));
+        let Some(found) = checkpoints.and_then(|checkpoints| checkpoints.read(changelog, place)) else {
+            return Reading::default();
+        };
+        let range = reader.fetch_watermarks(changelog, place.1, PATIENCE);
+        if !range.is_ok_and(|(low, high)| (low..=high).contains(&found.offset)) {
+            // The changelog is not the one it was made from.
+            return Reading::default();
+        }
+        Reading {
+            marker: Some(Box::new(found.marker)),
+            states: found.states.into_iter().map(|sealed| (sealed.stage, sealed.changes)).collect(),
+            start: Some(found.offset),
+            ..Reading::default()
+        }
+    }
+
     /// Whether nothing stands behind this offset, of open transactions neither.
     fn is_all(&self, topic: &str, partition: i32, end: i64) -> bool {
         let client = self.clients.uncommitted_reader().create::<BaseConsumer<DefaultConsumerContext>>();
@@ -394,6 +516,8 @@ struct Reading {
     /// Changes came behind the last marker.
     torn: bool,
     records: u64,
+    /// Where reading begins; none: at the beginning.
+    start: Option<i64>,
 }
 
 impl Reading {
@@ -430,6 +554,7 @@ impl Reading {
             states,
             exact: !self.torn,
             records: self.records,
+            from_checkpoint: self.start.is_some(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::checkpoints::Checkpoints;
 use super::client::{Clients, ends};
 use super::committer::{Committer, Setup};
 use super::group::Group;
@@ -178,6 +179,7 @@ pub fn work(plan: &Arc<Plan>, means: Means, judge: Judge<'_>, stop: Arc<AtomicBo
     let group = Group::join(&clients.consumer(), &source.topics, worker.clone())?;
     let tokens: Tokens = Rc::new(RefCell::new(HashMap::new()));
     let run = &plan.pipeline.run;
+    let checkpoints = Checkpoints::below(dir.path());
     let mut committer = Committer::new(Setup {
         clients: clients.clone(),
         transactional: exactly_once.then(|| format!("{}.{instance}.0", plan.pipeline.name)),
@@ -186,6 +188,7 @@ pub fn work(plan: &Arc<Plan>, means: Means, judge: Judge<'_>, stop: Arc<AtomicBo
         consumer: Arc::clone(&group.consumer),
         tokens: Rc::clone(&tokens),
         stop: Arc::clone(&stop),
+        checkpoints: Some(checkpoints.clone()),
         patience: Duration::from_nanos(u64::try_from(run.stop).unwrap_or(0)),
         topics: topics.clone(),
     });
@@ -195,6 +198,8 @@ pub fn work(plan: &Arc<Plan>, means: Means, judge: Judge<'_>, stop: Arc<AtomicBo
     let job = |answers| Job {
         clients: clients.clone(),
         changelogs: names,
+        checkpoints: Some(checkpoints),
+        distrusted: Vec::new(),
         start: source.start,
         until: source.until,
         exactly_once,

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigEntry, ConfigSource, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 
 use super::client::{Clients, PATIENCE};
@@ -75,6 +77,29 @@ impl Wanted {
     }
 }
 
+/// What another topic is made like.
+#[derive(Clone, Debug)]
+pub struct Like {
+    /// Partitions of the topic.
+    pub partitions: i32,
+    /// Settings that are its own.
+    pub config: BTreeMap<String, String>,
+    /// Brokers of the cluster.
+    pub brokers: i32,
+}
+
+/// What a topic is like, so that another can be made like it.
+pub fn like(brokers: &str, topic: &str) -> Result<Like, Trouble> {
+    let topics = Topics::new(&Clients::at(brokers))?;
+    let missing = || Trouble::new(format!("there is no topic {topic} at {brokers}"), "check its name");
+    let partitions = topics.partitions(topic)?.ok_or_else(missing)?;
+    let config = topics.entries(topic)?.into_iter().filter(|e| e.source == ConfigSource::DynamicTopic);
+    let config = config.filter_map(|e| Some((e.name, e.value?))).collect();
+    let metadata = topics.client.inner().fetch_metadata(Some(topic), PATIENCE);
+    let brokers = metadata.map_or(1, |metadata| metadata.brokers().len() as i32);
+    Ok(Like { partitions, config, brokers })
+}
+
 /// Asks the cluster about topics, and makes them.
 pub struct Topics {
     client: AdminClient<DefaultClientContext>,
@@ -139,6 +164,10 @@ impl Topics {
 
     /// Settings of a topic.
     pub fn settings(&self, topic: &str) -> Result<BTreeMap<String, String>, Trouble> {
+        Ok(self.entries(topic)?.into_iter().filter_map(|e| Some((e.name, e.value?))).collect())
+    }
+
+    fn entries(&self, topic: &str) -> Result<Vec<ConfigEntry>, Trouble> {
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
         let specifier = [ResourceSpecifier::Topic(topic)];
         let answer = self.runtime.block_on(self.client.describe_configs(&specifier, &options));
@@ -150,8 +179,7 @@ impl Topics {
         };
         let resource = answer.map_err(|error| trouble(error.to_string()))?.into_iter().next();
         let resource = resource.ok_or_else(|| trouble("no answer".to_owned()))?;
-        let entries = resource.map_err(|code| trouble(code.to_string()))?.entries;
-        Ok(entries.into_iter().filter_map(|e| Some((e.name, e.value?))).collect())
+        Ok(resource.map_err(|code| trouble(code.to_string()))?.entries)
     }
 
     /// Sees to it that a topic is there, and gives its number of partitions. Missing ones are made if `may_create`.

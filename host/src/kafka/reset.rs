@@ -1,0 +1,247 @@
+//! Moves a pipeline to another place in its input, with the state it has or without: positions, markers and what is
+//! taken away change in one transaction, while nobody runs it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+
+use rdkafka::consumer::{BaseConsumer, Consumer, DefaultConsumerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::changelog::{self, MARKER_KEY, Marker};
+use super::client::{Clients, PATIENCE, ends};
+use super::committer::{hand_over, nonce, stages};
+use super::group::Place;
+use super::raw::{Fault, GroupMetadata, Producer, Record};
+use super::restore::{Job, Restored};
+use super::run::changelog_topic;
+use super::token::Token;
+use super::topics::Topics;
+use crate::chain::Chain;
+use crate::config::kafka::Start;
+use crate::files::Trouble;
+use crate::keyed::Change;
+use crate::plan::Plan;
+use crate::task::{Input, Sealed, Task};
+
+/// How long the transaction of a reset may take, ms: all state may be in it.
+const PATIENCE_MS: i64 = 300_000;
+
+/// What became of one partition.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// The partition.
+    pub place: Place,
+    /// Its position before; none: it had none.
+    pub from: Option<i64>,
+    /// Its position now.
+    pub to: i64,
+    /// Entries and marks that are kept.
+    pub entries: u64,
+}
+
+/// Moves every partition of a pipeline's source to `to`; with `forget` its state is empty afterwards.
+pub fn reset(
+    plan: &Arc<Plan>,
+    clients: &Clients,
+    topics: &Topics,
+    to: Start,
+    forget: bool,
+) -> Result<Vec<Moved>, Trouble> {
+    let pipeline = &plan.pipeline;
+    let (source, _) = ends(pipeline)?;
+    let reader: BaseConsumer<DefaultConsumerContext> = clients.reader().create().map_err(|error| {
+        Trouble::new(format!("the Kafka client cannot be made: {error}"), "check `source.kafka.properties`")
+    })?;
+    let reader = Arc::new(reader);
+    nobody_runs(&reader, clients)?;
+    let stateful = pipeline.state.durable && plan.stages.iter().any(|stage| stage.key.is_some());
+    let (mut places, mut changelogs): (Vec<Place>, BTreeMap<Arc<str>, String>) = Default::default();
+    let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    for topic in &source.topics {
+        let name: Arc<str> = Arc::from(topic.as_str());
+        let missing = || Trouble::new(format!("there is no topic {topic}"), "check `source.kafka.topics`");
+        let count = topics.partitions(topic)?.ok_or_else(missing)?;
+        places.extend((0..count).map(|partition| (Arc::clone(&name), partition)));
+        let changelog = changelog_topic(&pipeline.name, topic);
+        if stateful && topics.partitions(&changelog)?.is_some() {
+            changelogs.insert(Arc::clone(&name), changelog);
+        }
+        counts.insert(name, u32::try_from(count).unwrap_or(0));
+    }
+    let (answers, _unheard) = channel();
+    let job = Job {
+        clients: clients.clone(),
+        changelogs: changelogs.clone(),
+        checkpoints: None,
+        distrusted: Vec::new(),
+        start: to,
+        until: None,
+        exactly_once: false,
+        accept_loss: true,
+        skip_lost: true,
+        pipeline: pipeline.name.clone(),
+        places: places.clone(),
+        epoch: 0,
+        cancelled: Arc::new(AtomicBool::new(false)),
+        answers,
+        worker: std::thread::current(),
+    };
+    let names: Vec<String> = changelogs.values().cloned().collect();
+    let mut config = clients.producer(Some(&format!("{}.reset", pipeline.name)));
+    config.set("transaction.timeout.ms", PATIENCE_MS.to_string());
+    let mut producer = Producer::new(&config, &names).map_err(trouble)?;
+    until_done(&mut producer, |producer| producer.init_transactions(500))?;
+    producer.begin().map_err(trouble)?;
+    let mut chain = Chain::open(plan, true);
+    let mut offsets = TopicPartitionList::new();
+    let mut moved = Vec::new();
+    for committed in job.ask_committed(&reader)? {
+        let place = committed.place;
+        let restored = job.restore_all(&reader, &place)?;
+        let offset = job.place_at_start(&reader, &place)?;
+        let number = changelogs.get(&place.0).and_then(|name| names.iter().position(|n| n == name));
+        let partitions = counts.get(&place.0).copied().unwrap_or(0);
+        let mut next = Next { plan, place: &place, offset, partitions, changelog: number };
+        let (token, entries) = next.write(&mut producer, &mut chain, restored, forget)?;
+        let mut element = offsets.add_partition(&place.0, place.1);
+        element.set_offset(Offset::Offset(offset)).map_err(|error| {
+            Trouble::new(format!("the offset {offset} cannot be set: {error}"), "name another place with `--to`")
+        })?;
+        element.set_metadata(token.to_string());
+        moved.push(Moved { place, from: committed.offset, to: offset, entries });
+    }
+    while !producer.flush(100) {
+        if let Some(fault) = producer.failed() {
+            return Err(trouble(fault.clone()));
+        }
+    }
+    let group = GroupMetadata::outside(&clients.group)
+        .ok_or_else(|| Trouble::new("the group has no name", "set `source.kafka.group`"))?;
+    until_done(&mut producer, |producer| producer.send_offsets(&offsets, &group, 1000))?;
+    until_done(&mut producer, |producer| producer.commit(20))?;
+    Ok(moved)
+}
+
+/// What a partition goes on with.
+struct Next<'a> {
+    plan: &'a Plan,
+    place: &'a Place,
+    offset: i64,
+    partitions: u32,
+    changelog: Option<usize>,
+}
+
+impl Next<'_> {
+    /// Writes what is taken away and the marker; gives the token and what is kept.
+    fn write(
+        &mut self,
+        producer: &mut Producer,
+        chain: &mut Chain,
+        restored: Restored,
+        forget: bool,
+    ) -> Result<(Token, u64), Trouble> {
+        let input = Input { topic: Arc::clone(&self.place.0), partition: self.place.1 };
+        let sequence = restored.token.map_or(0, |token| token.sequence) + 1;
+        let fresh = |chain: &mut Chain| Task::new(chain, vec![input.clone()], nonce(), 0);
+        let mut task = match restored.marker {
+            Some(marker) if !forget => Task::with(chain, marker.task, 0),
+            _ => fresh(chain),
+        };
+        let mut gone = Vec::new();
+        for sealed in restored.states {
+            match forget {
+                true => {
+                    gone.push(Sealed { changes: sealed.changes.into_iter().filter_map(taken_away).collect(), ..sealed })
+                }
+                false => task.apply(self.plan, sealed),
+            }
+        }
+        let token = Token {
+            sequence,
+            nonce: nonce(),
+            watermark: task.marker().event.now().time,
+            entries: task.entries(),
+            digest: task.digest(),
+        };
+        let Some(topic) = self.changelog else { return Ok((token, 0)) };
+        let dumped = task.seal(self.plan);
+        let marker = Marker {
+            token: token.to_string(),
+            next: vec![(input, self.offset)],
+            partitions: self.partitions,
+            task: task.marker().clone(),
+            stages: stages(&dumped, &task.sums(self.plan)),
+        };
+        let marker = changelog::write_marker(&marker)
+            .map_err(|error| Trouble::new(format!("the marker cannot be written: {error}"), "report this"))?;
+        let mut failed = None;
+        let mut put = |key: &[u8], value: Option<&[u8]>| {
+            let (key, timestamp, headers) = (Some(key), 0, &[][..]);
+            let record = Record { topic, partition: self.place.1, key, value, timestamp, headers };
+            failed = failed.take().or_else(|| hand_over(producer, &record).err());
+        };
+        gone.iter().for_each(|sealed| changelog::records(sealed, sequence, &mut put));
+        put(MARKER_KEY, Some(&marker));
+        match failed {
+            Some(fault) => Err(trouble(fault)),
+            None => Ok((token, task.entries())),
+        }
+    }
+}
+
+/// The change that takes away what another put there.
+fn taken_away(change: Change) -> Option<Change> {
+    match change {
+        Change::Marks { space, marks } => {
+            Some(Change::Marks { space, marks: marks.into_iter().map(|(hash, _)| (hash, None)).collect() })
+        }
+        Change::Entry { space, key, .. } => Some(Change::Entry { space, key, entry: None }),
+        Change::Drop { .. } | Change::Numbers { .. } => None,
+    }
+}
+
+/// Positions of a group that somebody is a member of are his.
+fn nobody_runs(reader: &BaseConsumer<DefaultConsumerContext>, clients: &Clients) -> Result<(), Trouble> {
+    let list = reader.fetch_group_list(Some(&clients.group), PATIENCE).map_err(|error| {
+        Trouble::new(
+            format!("the group {} cannot be asked for: {error}", clients.group),
+            "check `source.kafka.brokers`",
+        )
+    })?;
+    let members: usize = list.groups().iter().map(|group| group.members().len()).sum();
+    match members {
+        0 => Ok(()),
+        _ => Err(Trouble::new(
+            format!("the group {} has {members} members", clients.group),
+            "stop every process that runs the pipeline; one that was killed counts until its session ends",
+        )),
+    }
+}
+
+/// Calls again while the answer is that it may be done later.
+fn until_done(
+    producer: &mut Producer,
+    mut call: impl FnMut(&mut Producer) -> Result<(), Fault>,
+) -> Result<(), Trouble> {
+    loop {
+        producer.serve(0);
+        match call(producer) {
+            Err(fault) if fault.retriable => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Err(fault) => return Err(trouble(fault)),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+fn trouble(fault: Fault) -> Trouble {
+    let way_out = match fault.code {
+        RDKafkaErrorCode::UnknownMemberId | RDKafkaErrorCode::IllegalGeneration => {
+            "stop every process that runs the pipeline"
+        }
+        _ => "nothing was changed: put the cause right, and run it again",
+    };
+    Trouble::new(format!("Kafka did not take the reset: {fault}"), way_out)
+}
