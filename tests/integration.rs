@@ -10,5 +10,6 @@ mod faults;
 mod kafka;
 mod kill;
 mod model;
+mod operations;
 mod oracle;
 mod tidy;

@@ -18,6 +18,7 @@ pub mod instant;
 pub mod kafka;
 pub mod key;
 pub mod keyed;
+pub mod ops;
 pub mod outcome;
 pub mod plan;
 pub mod portion;

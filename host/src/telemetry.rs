@@ -1,11 +1,13 @@
 //! What a running pipeline tells its operator: log lines on standard error, repeated ones with a count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tracing::level_filters::LevelFilter;
 
 use crate::chain::Failure;
 use crate::files::sink::Position;
+use crate::ops::Seat;
 
 /// Lines of one kind of failure that are logged in full; later ones are counted.
 const IN_FULL: u64 = 5;
@@ -31,16 +33,25 @@ pub fn with_log<T>(terminal: bool, verbose: u8, work: impl FnOnce() -> T) -> T {
 pub struct FailureLog {
     on: bool,
     seen: BTreeMap<(String, String), u64>,
+    seat: Option<Arc<Seat>>,
 }
 
 impl FailureLog {
     /// A log, or none.
     pub fn new(on: bool) -> FailureLog {
-        FailureLog { on, seen: BTreeMap::new() }
+        FailureLog { on, ..FailureLog::default() }
+    }
+
+    /// Counts failures at this seat, too.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.seat = Some(seat);
     }
 
     /// A record failed.
     pub fn failed(&mut self, pipeline: &str, failure: &Failure, at: &Position) {
+        if let Some(seat) = &self.seat {
+            seat.failed(&failure.stage, &failure.code);
+        }
         if !self.on {
             return;
         }

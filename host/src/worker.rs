@@ -99,6 +99,8 @@ pub trait Outbox: Out {
     fn abandon(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
+    /// A task came with what it had counted before.
+    fn came(&mut self, _plan: &Plan, _task: &Task) {}
     /// Something the operator should know.
     fn note(&mut self, text: &str);
 }

@@ -18,6 +18,7 @@ pub mod explain;
 pub mod inspect;
 pub mod list;
 pub mod load;
+pub mod operations;
 pub mod output;
 pub mod plan;
 pub mod reset;

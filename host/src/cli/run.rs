@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::load;
+use super::operations;
 use super::output::{Reply, Session};
 use crate::chain::Chain;
 use crate::config::guests::Library;
@@ -23,6 +24,7 @@ use crate::files::sink::{Counts, Sinks};
 use crate::files::source::{Codec, Settings, Source};
 use crate::files::{Trouble, frame};
 use crate::kafka;
+use crate::ops::{Board, Phase, Seat};
 use crate::plan::{self, Conditions, Plan};
 use crate::task::Task;
 use crate::telemetry;
@@ -59,12 +61,22 @@ pub fn run(session: &Session, ready: Vec<Ready<'_>>) -> Result<Reply, Failure> {
     for ready in &ready {
         session.show(&ready.plan.findings);
     }
+    let board = Board::new(Arc::clone(&stop));
+    let pipelines: Vec<&Pipeline> = ready.iter().map(|ready| &ready.plan.pipeline).collect();
+    operations::serve(session, &board, &pipelines)?;
     let outcomes: Vec<Result<Summary, Failure>> = std::thread::scope(|scope| {
-        let stop = &stop;
-        let threads: Vec<_> = ready.into_iter().map(|ready| scope.spawn(move || one(ready, stop, talk))).collect();
+        let (stop, board) = (&stop, &board);
+        let threads: Vec<_> = ready
+            .into_iter()
+            .map(|ready| {
+                let seat = board.seat(&ready.plan.pipeline.name);
+                scope.spawn(move || one(ready, stop, &seat, talk))
+            })
+            .collect();
         let lost = || Failure::runtime("a pipeline ended by a defect of tamis").help("report it with the lines above");
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(lost()))).collect()
     });
+    board.close();
     let mut summaries = Vec::new();
     let mut failed = None;
     for outcome in outcomes {
@@ -204,15 +216,20 @@ struct Talk {
 }
 
 /// Runs one pipeline to its end.
-fn one(ready: Ready<'_>, stop: &Arc<AtomicBool>, talk: Talk) -> Result<Summary, Failure> {
+fn one(ready: Ready<'_>, stop: &Arc<AtomicBool>, seat: &Arc<Seat>, talk: Talk) -> Result<Summary, Failure> {
     telemetry::with_log(talk.terminal, talk.verbose, || {
         let name = ready.plan.pipeline.name.clone();
         let began = Instant::now();
         let Ready { plan, means, library } = ready;
         let done = match means {
-            Means::Files { base, paths, journal } => work(plan, base, paths, journal, Arc::clone(stop), talk),
-            Means::Kafka(means) => on_kafka(plan, *means, library, Arc::clone(stop)),
+            Means::Files { base, paths, journal } => work(plan, base, paths, journal, Arc::clone(stop), seat, talk),
+            Means::Kafka(means) => on_kafka(plan, *means, library, Arc::clone(stop), seat),
         };
+        match &done {
+            Ok(Summary { failed: Some(failure), .. }) => seat.enter(Phase::Failed, &failure.message),
+            Err(trouble) if !trouble.reader_gone => seat.enter(Phase::Failed, &trouble.what),
+            _ => seat.enter(Phase::Ended, ""),
+        }
         match done {
             Ok(mut summary) => {
                 summary.took = began.elapsed();
@@ -233,8 +250,10 @@ fn on_kafka(
     means: kafka::run::Means,
     library: &Library,
     stop: Arc<AtomicBool>,
+    seat: &Arc<Seat>,
 ) -> Result<Summary, Trouble> {
-    let did = kafka::run::work(&plan, means, judge(&plan, library), stop)?;
+    seat.modules(&plan);
+    let did = kafka::run::work(&plan, means, judge(&plan, library), stop, seat)?;
     Ok(Summary {
         name: plan.pipeline.name.clone(),
         records_in: did.records,
@@ -274,6 +293,7 @@ fn work(
     paths: Vec<PathBuf>,
     journal: Option<(Journal, Option<Last>)>,
     stop: Arc<AtomicBool>,
+    seat: &Arc<Seat>,
     talk: Talk,
 ) -> Result<Summary, Trouble> {
     let (journal, last) = journal.map_or((None, None), |(journal, last)| (Some(journal), last));
@@ -293,6 +313,11 @@ fn work(
     ledger.show_progress(talk.terminal && !talk.quiet && !matches!(plan.pipeline.sink, pipeline::Sink::Stdout { .. }));
     let restored = restore(&plan, &chain, last, desk.now());
     let before = Totals::of(&plan, restored.iter());
+    desk.tell(Arc::clone(seat));
+    ledger.tell(Arc::clone(seat));
+    seat.modules(&plan);
+    seat.adopt(&plan, restored.iter());
+    seat.enter(Phase::Running, "");
     let run = &plan.pipeline.run;
     let pace =
         Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !plan.pipeline.state.durable };

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Trouble;
 use super::source::{Polled, Polling, Position, Source};
+use crate::ops::Seat;
 use crate::task::Input;
 use crate::worker::{Event, Inbox};
 
@@ -22,12 +23,19 @@ pub struct Desk {
     latest: i64,
     /// Whether the source has said that it is at its end.
     ended: bool,
+    /// Where it is told that the loop turns.
+    seat: Option<Arc<Seat>>,
 }
 
 impl Desk {
     /// `stop`: set by whoever wants the run to stop.
     pub fn new(source: Source, stop: Arc<AtomicBool>) -> Desk {
-        Desk { source, stop, latest: i64::MIN, ended: false }
+        Desk { source, stop, latest: i64::MIN, ended: false, seat: None }
+    }
+
+    /// Tells at this seat that the loop turns.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.seat = Some(seat);
     }
 }
 
@@ -39,6 +47,9 @@ impl Inbox for Desk {
     }
 
     fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble> {
+        if let Some(seat) = &self.seat {
+            seat.beat();
+        }
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Event::Stop);
         }

@@ -9,6 +9,7 @@ use super::journal::Journal;
 use super::sink::{Counts, Refused, SinkPosition, Sinks};
 use super::source::{Polling, Position};
 use crate::chain::{Emit, Out};
+use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::task::{Input, Marker, Sealed, Task};
 use crate::worker::{Commit, Outbox, Outcome};
@@ -27,6 +28,8 @@ pub struct Ledger {
     pub commits: u64,
     /// When progress was shown last; none: it is not shown.
     shown: Option<Instant>,
+    /// Where it is told what was done.
+    seat: Option<Arc<Seat>>,
     /// What the operator should know.
     pub notes: Vec<String>,
 }
@@ -36,7 +39,22 @@ impl Ledger {
     pub fn new(sinks: Sinks, journal: Option<Journal>, plan: &Plan) -> Ledger {
         let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
         let keep_polled = changes && plan.pipeline.errors.dead_letter.is_some();
-        Ledger { last: sinks.positions(), sinks, journal, keep_polled, commits: 0, shown: None, notes: Vec::new() }
+        Ledger {
+            last: sinks.positions(),
+            sinks,
+            journal,
+            keep_polled,
+            commits: 0,
+            shown: None,
+            seat: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Tells at this seat what is done.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.sinks.tell(Arc::clone(&seat));
+        self.seat = Some(seat);
     }
 
     /// What has left.
@@ -146,7 +164,15 @@ impl Outbox for Ledger {
         source: Position,
         kind: Commit,
     ) -> Result<Outcome, Trouble> {
+        let began = Instant::now();
         let done = self.try_commit(plan, tasks, source, kind);
+        if let Some(seat) = &self.seat {
+            match &done {
+                Ok(()) => seat.committed(began.elapsed()),
+                Err(_) => seat.commit_failed(),
+            }
+            seat.publish(plan, tasks, self.sinks.counts);
+        }
         if done.is_err() && self.journal.is_some() {
             // The next run would do the same; a reader should not wait for it.
             let _ = self.sinks.cut(&self.last);

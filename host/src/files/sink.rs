@@ -14,6 +14,7 @@ use super::writer::Writer;
 use crate::batch::{Batch, Headers, Origin, Payload, Row};
 use crate::chain::{Emit, Failure, Out, Route};
 use crate::config::pipeline::{self, Format, Tolerance};
+use crate::ops::Seat;
 use crate::plan::{OutputKind, Plan};
 use crate::task::Input;
 use crate::telemetry::FailureLog;
@@ -241,6 +242,11 @@ impl Sinks {
         self.emissions.clear();
         self.refused = None;
         Ok(())
+    }
+
+    /// Counts failures at this seat.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.log.tell(seat);
     }
 
     /// Says how often each failure was repeated without being logged.

@@ -7,25 +7,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::group::{Group, Place, Said, list};
-use super::raw::PartitionQueue;
+use super::raw::{PartitionQueue, high_watermark};
 use super::restore::{Answer, Begin, Found, Job, Restored};
 use super::token::Token;
 use crate::batch::{Batch, Headers, Kind, Origin, Payload, Row, Span};
 use crate::config::kafka::Until;
 use crate::files::Trouble;
 use crate::files::source::{self, Polled, Polling, Position};
+use crate::ops::{Phase, Seat};
 use crate::task::Input;
 use crate::time::NONE_YET;
 use crate::worker::{Event, Inbox, Joined};
 
 /// A signal is noticed within this time.
 const ATTENTION: Duration = Duration::from_millis(50);
+/// Between two times that it is told how far behind partitions are.
+const REPORT: Duration = Duration::from_secs(1);
 
 /// The last token of every partition that is owned; inbox and outbox share it.
 pub type Tokens = Rc<RefCell<HashMap<Place, Token>>>;
@@ -101,6 +104,8 @@ pub struct KafkaInbox<'a> {
     ends: HashMap<Place, i64>,
     /// Duplicates that the tasks which are here had dropped before they came.
     duplicates: HashMap<Place, u64>,
+    /// Where it is told that the loop turns, what it does, how far behind it is; when that was told last.
+    seat: Option<(Arc<Seat>, Phase, Instant)>,
     /// Last, so that the queues go first.
     group: Group,
 }
@@ -136,7 +141,38 @@ impl<'a> KafkaInbox<'a> {
             ended: false,
             ends: HashMap::new(),
             duplicates: HashMap::new(),
+            seat: None,
             group,
+        }
+    }
+
+    /// Tells at this seat what the loop does.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.seat = Some((seat, Phase::Starting, Instant::now()));
+    }
+
+    /// Tells that the loop turns, whether state is being restored, and once a second how far behind it is.
+    fn report(&mut self) {
+        let Some((seat, phase, told)) = &mut self.seat else { return };
+        seat.beat();
+        let restoring = !self.asked.is_empty() || self.owned.iter().any(|o| o.stage == Stage::Restoring);
+        let now = match (self.assigned, restoring) {
+            (false, _) => Phase::Starting,
+            (true, true) => Phase::Restoring,
+            (true, false) => Phase::Running,
+        };
+        if std::mem::replace(phase, now) != now {
+            seat.enter(now, "");
+        }
+        if told.elapsed() < REPORT {
+            return;
+        }
+        *told = Instant::now();
+        for owned in &self.owned {
+            let (topic, partition) = &owned.place;
+            if let Some(end) = high_watermark(&self.group.consumer, topic, *partition) {
+                seat.lag(topic, *partition, (end - owned.taken).max(0));
+            }
         }
     }
 
@@ -420,6 +456,7 @@ impl Inbox for KafkaInbox<'_> {
 
     fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble> {
         loop {
+            self.report();
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(Event::Stop);
             }
@@ -501,6 +538,9 @@ impl Inbox for KafkaInbox<'_> {
     fn left(&mut self) -> Result<(), Trouble> {
         let Some(places) = self.leaving.take() else { return Ok(()) };
         let ours: Vec<Place> = self.owned.iter().map(|o| o.place.clone()).filter(|p| places.contains(p)).collect();
+        if let Some((seat, ..)) = &self.seat {
+            ours.iter().for_each(|(topic, partition)| seat.revoked(topic, *partition));
+        }
         self.owned.retain(|o| !places.contains(&o.place));
         self.unproved.retain(|place| !places.contains(place));
         self.tokens.borrow_mut().retain(|place, _| !places.contains(place));

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::client::Clients;
 use super::committer::Committer;
@@ -18,6 +19,7 @@ use crate::files::dead_letter::{self, Occasion};
 use crate::files::json;
 use crate::files::sink::{Counts, Position as At, Refused};
 use crate::files::source::{Polling, Position};
+use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::task::{Input, Task};
 use crate::telemetry::FailureLog;
@@ -90,6 +92,8 @@ pub struct KafkaOutbox {
     committed_records: u64,
     /// Commits of this run.
     pub commits: u64,
+    /// Where it is told what was done.
+    seat: Option<Arc<Seat>>,
 }
 
 impl KafkaOutbox {
@@ -120,7 +124,14 @@ impl KafkaOutbox {
             committed: Counts::default(),
             committed_records: 0,
             commits: 0,
+            seat: None,
         }
+    }
+
+    /// Tells at this seat what is done.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.log.tell(Arc::clone(&seat));
+        self.seat = Some(seat);
     }
 
     /// What has left and was committed.
@@ -341,14 +352,24 @@ impl Outbox for KafkaOutbox {
                 touched.push(task);
             }
         }
+        let began = Instant::now();
         let outcome = self.committer.commit(plan, &mut touched, &source)?;
         self.touched.clear();
         match outcome {
             Outcome::Done => {
                 (self.committed, self.committed_records) = (self.counts, self.records);
                 self.commits += 1;
+                if let Some(seat) = &self.seat {
+                    seat.committed(began.elapsed());
+                    seat.publish(plan, tasks, self.committed);
+                }
             }
-            Outcome::Undone => (self.counts, self.records) = (self.committed, self.committed_records),
+            Outcome::Undone => {
+                (self.counts, self.records) = (self.committed, self.committed_records);
+                if let Some(seat) = &self.seat {
+                    seat.commit_failed();
+                }
+            }
         }
         if outcome == Outcome::Done {
             self.committer.checkpoint(plan, tasks, &source, &ends);
@@ -360,6 +381,12 @@ impl Outbox for KafkaOutbox {
         self.touched.clear();
         (self.counts, self.records) = (self.committed, self.committed_records);
         self.committer.abandon()
+    }
+
+    fn came(&mut self, plan: &Plan, task: &Task) {
+        if let Some(seat) = &self.seat {
+            seat.adopt(plan, std::iter::once(task));
+        }
     }
 
     fn note(&mut self, text: &str) {

@@ -372,6 +372,16 @@ pub struct PartitionQueue {
     _consumer: Arc<dyn Any + Send + Sync>,
 }
 
+/// The end of a partition as the last fetch saw it; nothing before the first.
+pub fn high_watermark<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str, partition: i32) -> Option<i64> {
+    let name = CString::new(topic).ok()?;
+    let (mut low, mut high) = (-1, -1);
+    let client = consumer.client().native_ptr();
+    // Safety: the client is alive, the name ends with zero, both numbers are ours.
+    unsafe { rd::rd_kafka_get_watermark_offsets(client, name.as_ptr(), partition, &mut low, &mut high) };
+    (high >= 0).then_some(high)
+}
+
 // The library is thread safe; the messages are ours.
 unsafe impl Send for PartitionQueue {}
 

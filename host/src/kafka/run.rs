@@ -23,6 +23,7 @@ use crate::config::pipeline::Pipeline;
 use crate::files::Trouble;
 use crate::files::place::StateDir;
 use crate::files::sink::Counts;
+use crate::ops::Seat;
 use crate::plan::{OutputKind, Plan};
 use crate::task::Task;
 use crate::worker::{Ended, Pace, Worker};
@@ -172,7 +173,13 @@ fn instance(given: Option<&str>, folder: &Path) -> Result<(String, StateDir), Tr
 }
 
 /// Runs a pipeline until its input ends or somebody stops it.
-pub fn work(plan: &Arc<Plan>, means: Means, judge: Judge<'_>, stop: Arc<AtomicBool>) -> Result<Did, Trouble> {
+pub fn work(
+    plan: &Arc<Plan>,
+    means: Means,
+    judge: Judge<'_>,
+    stop: Arc<AtomicBool>,
+    seat: &Arc<Seat>,
+) -> Result<Did, Trouble> {
     let (source, _) = ends(&plan.pipeline)?;
     let Means { clients, topics, targets, changelogs, partitions, exactly_once, instance, dir } = means;
     let worker = std::thread::current();
@@ -216,6 +223,8 @@ pub fn work(plan: &Arc<Plan>, means: Means, judge: Judge<'_>, stop: Arc<AtomicBo
     let settings = Settings { rows: limits.batch_rows, bytes: limits.batch_bytes, until: source.until };
     let mut inbox = KafkaInbox::new(group, settings, job, tokens, judge, stop);
     let mut outbox = KafkaOutbox::new(committer, targets, &clients, plan);
+    inbox.tell(Arc::clone(seat));
+    outbox.tell(Arc::clone(seat));
     let mut chain = Chain::open(plan, true);
     let durable = plan.pipeline.state.durable;
     let pace = Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !durable };

@@ -26,6 +26,7 @@ impl Worker<'_> {
         if !self.inbox.joined(joined.input, right)? {
             return Ok(());
         }
+        self.outbox.came(&self.plan, &task);
         self.tasks.push(Running::new(task));
         let count = self.inbox.inputs().len();
         self.places.resize(count, NOWHERE);

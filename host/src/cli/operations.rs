@@ -1,0 +1,51 @@
+//! Where a run tells of itself: the addresses that its pipelines name, one server for the process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::exit::Failure;
+use super::output::Session;
+use crate::config::pipeline::{Pipeline, Source};
+use crate::ops::{Board, server};
+
+/// Serves health and metrics where the pipelines say. An input that ends needs no such place: without one that was
+/// asked for it does as well.
+pub fn serve(session: &Session, board: &Arc<Board>, pipelines: &[&Pipeline]) -> Result<(), Failure> {
+    let mut wanted: BTreeMap<&str, bool> = BTreeMap::new();
+    for pipeline in pipelines {
+        if let Some(address) = pipeline.run.http.as_deref() {
+            let lasts = match &pipeline.source {
+                Source::File { follow, .. } => *follow,
+                Source::Stdin { .. } => false,
+                Source::Kafka(source) => source.until.is_none(),
+            };
+            *wanted.entry(address).or_default() |= lasts || address != server::ADDRESS;
+        }
+    }
+    let mut serving = server::Serving::default();
+    let drain = pipelines.iter().map(|pipeline| pipeline.run.stop).max().unwrap_or(0);
+    serving.drain = Duration::from_nanos(u64::try_from(drain).unwrap_or(0));
+    for (address, must) in wanted {
+        match server::listen(address) {
+            Ok((listener, moved)) => {
+                let at = listener.local_addr().map_or(address.to_owned(), |at| at.to_string());
+                if moved && !must {
+                    continue;
+                }
+                if moved {
+                    session.say(&format!("warning: {address} is taken: health and metrics are at http://{at}"));
+                } else if session.verbose > 0 || address.ends_with(":0") {
+                    session.say(&format!("health and metrics are at http://{at}"));
+                }
+                serving.listeners.push(listener);
+            }
+            Err(_) if !must => {}
+            Err(text) => {
+                return Err(Failure::environment(text).help("another address at `run.http`, or `run.http: none`"));
+            }
+        }
+    }
+    server::start(Arc::clone(board), serving)
+        .map_err(|error| Failure::environment(format!("a thread cannot be started: {error}")))
+}

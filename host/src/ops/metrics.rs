@@ -1,0 +1,124 @@
+//! The metrics: names, labels, help. One registry per process, filled by the seats.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Labels of a series, in their order.
+pub type Labels = Vec<(&'static str, String)>;
+type Counters = Family<Labels, Counter<u64, AtomicU64>>;
+type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
+type Fractions = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// Upper bounds of the buckets of commits, seconds.
+const COMMIT_SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// Makes a histogram of commits.
+#[derive(Clone, Debug)]
+pub struct CommitSeconds;
+
+impl MetricConstructor<Histogram> for CommitSeconds {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(COMMIT_SECONDS)
+    }
+}
+
+/// Every metric of the process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// 1 for the state a pipeline is in.
+    pub task_state: Gauges,
+    /// Records read.
+    pub source_records: Counters,
+    /// Records behind the end of a partition.
+    pub source_lag: Gauges,
+    /// How far an input's watermark is behind the clock.
+    pub watermark_delay: Fractions,
+    /// What became of records at a stage.
+    pub stage_records: Counters,
+    /// Entries and marks of keyed state.
+    pub state_entries: Gauges,
+    /// Bytes they count for.
+    pub state_bytes: Gauges,
+    /// Live entries given up at a bound.
+    pub state_evicted: Counters,
+    /// Entries that wait for their time.
+    pub wakes_pending: Gauges,
+    /// Records that left, by route.
+    pub sink_records: Counters,
+    /// Records that failed, by stage and code; with a dead letter they went there.
+    pub dead_letters: Counters,
+    /// Time of a commit.
+    pub commit_seconds: Family<Labels, Histogram, CommitSeconds>,
+    /// Commits that failed.
+    pub commit_failures: Counters,
+    /// 1 for each module that is loaded.
+    pub module: Gauges,
+}
+
+impl Metrics {
+    /// All of them, without series.
+    pub fn new() -> Metrics {
+        let build: Gauges = Family::default();
+        build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1);
+        let mut metrics = Metrics {
+            registry: Registry::default(),
+            task_state: Family::default(),
+            source_records: Family::default(),
+            source_lag: Family::default(),
+            watermark_delay: Family::default(),
+            stage_records: Family::default(),
+            state_entries: Family::default(),
+            state_bytes: Family::default(),
+            state_evicted: Family::default(),
+            wakes_pending: Family::default(),
+            sink_records: Family::default(),
+            dead_letters: Family::default(),
+            commit_seconds: Family::new_with_constructor(CommitSeconds),
+            commit_failures: Family::default(),
+            module: Family::default(),
+        };
+        let mut r = Registry::with_prefix("tamis");
+        r.register("build_info", "The version that runs", build);
+        r.register("task_state", "1 for the state a pipeline is in", metrics.task_state.clone());
+        r.register("source_records", "Records read", metrics.source_records.clone());
+        r.register("source_lag_records", "Records behind the end of a partition", metrics.source_lag.clone());
+        r.register(
+            "source_watermark_delay_seconds",
+            "How far the watermark of an input is behind the clock",
+            metrics.watermark_delay.clone(),
+        );
+        r.register("stage_records", "What became of records at a stage", metrics.stage_records.clone());
+        r.register("state_entries", "Entries and marks of keyed state", metrics.state_entries.clone());
+        r.register("state_bytes", "Bytes that entries and marks count for", metrics.state_bytes.clone());
+        r.register("state_evicted", "Live entries given up at a bound of the state", metrics.state_evicted.clone());
+        r.register("wakes_pending", "Entries that wait for their time", metrics.wakes_pending.clone());
+        r.register("sink_records", "Records that left, by route", metrics.sink_records.clone());
+        r.register("dead_letter_records", "Records that failed, by stage and code", metrics.dead_letters.clone());
+        r.register("commit_seconds", "Time of a commit", metrics.commit_seconds.clone());
+        r.register("commit_failures", "Commits that failed", metrics.commit_failures.clone());
+        r.register("module_info", "1 for each module that is loaded", metrics.module.clone());
+        metrics.registry = r;
+        metrics
+    }
+
+    /// All series as text of OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
