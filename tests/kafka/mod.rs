@@ -1,3 +1,4 @@
 //! What runs against real Apache Kafka.
 
+mod conformance;
 mod harness;
