@@ -3,6 +3,7 @@
 //! Every verb first sets up what is missing, says what it does, and is quick the second time. Nothing but Rust by
 //! rustup and a C compiler is expected.
 
+mod chaos;
 mod demo;
 mod kafka;
 mod setup;
@@ -20,6 +21,7 @@ usage: cargo xtask VERB
   test     build everything and run every test, then format and lint
   guests   build the bundled guests
   bench    run the benchmarks and print their ratios
+  chaos    kill, freeze and rob processes that run on Kafka, and count what they wrote
   kafka    start and stop Apache Kafka on this machine, and run its tools
   bless    rewrite expected files of the tests from what the code does now
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(),
         "test" => suite::test(&rest),
         "guests" => suite::guests(),
+        "chaos" => chaos::run(&rest),
         "kafka" => kafka::run(&rest),
         "bench" => suite::bench(&rest),
         "bless" => suite::bless(&rest),

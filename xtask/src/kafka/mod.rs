@@ -1,9 +1,9 @@
 //! Apache Kafka without Docker: a cluster on loopback for people (`up`, `down`) and for tests (`serve`), and Kafka's
 //! own tools.
 
-mod cluster;
-mod jars;
-mod serve;
+pub mod cluster;
+pub mod jars;
+pub mod serve;
 
 use std::fs;
 use std::path::PathBuf;
@@ -132,7 +132,8 @@ fn value<'a>(arguments: &'a [String], name: &str) -> Result<Option<&'a str>> {
     }
 }
 
-fn number(arguments: &[String], name: &str, default: usize) -> Result<usize> {
+/// A number after its name, or what stands for it.
+pub fn number(arguments: &[String], name: &str, default: usize) -> Result<usize> {
     match value(arguments, name)? {
         None => Ok(default),
         Some(text) => text.parse().with_context(|| format!("{name}: `{text}` is no number")),

@@ -58,7 +58,7 @@ fn obey(cluster: &mut Cluster, line: &str) -> Result<()> {
 }
 
 /// Ends nodes whose keeper was killed, and removes what they left.
-fn sweep() {
+pub fn sweep() {
     let Ok(entries) = fs::read_dir(folder()) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
