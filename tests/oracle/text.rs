@@ -195,7 +195,10 @@ fn row(out: &Out, set: &Settings) -> String {
     } else if upsert && record.key.is_none() {
         output_key = "{ key: null }".into();
     }
-    // Of what a delete names only the key goes out.
-    let body = if out.tag == Tag::Tomb { String::new() } else { value(record) };
-    format!("{tag}{{ key: {output_key}{body}, p: {}, o: {}{}{more} }}", record.p, record.o, time(record))
+    // Of a delete only key and window are the scope's; a tombstone that came in is the record it came as.
+    if out.tag == Tag::Tomb && record.content.is_some() {
+        return format!("{tag}{{ key: {output_key}{more} }}");
+    }
+    let place = format!("p: {}, o: {}", record.p, record.o);
+    format!("{tag}{{ key: {output_key}{}, {place}{}{more} }}", value(record), time(record))
 }
