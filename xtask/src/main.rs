@@ -18,7 +18,7 @@ const HELP: &str = "\
 usage: cargo xtask VERB
 
   demo     build everything and run the click example on embedded defaults
-  test     build everything and run every test, then format and lint
+  test     build everything and run every test, fifty kills on Kafka, then format and lint
   guests   build the bundled guests
   bench    run the benchmarks and print their ratios
   chaos    kill, freeze and rob processes that run on Kafka, and count what they wrote

@@ -4,13 +4,14 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::chaos;
 use crate::setup::{self, cargo};
 use crate::steps;
 
 /// Variable that makes tests rewrite what they expect.
 const BLESS: &str = "TAMIS_BLESS";
 
-/// Every test of the workspace, then format and lint where their components are installed.
+/// Every test of the workspace, the loop of kills on Kafka, then format and lint where their components are installed.
 pub fn test(arguments: &[String]) -> Result<()> {
     setup::prepare()?;
     // The guests first and alone: their build is part of the host's build script, where it could show no progress.
@@ -28,6 +29,10 @@ pub fn test(arguments: &[String]) -> Result<()> {
             failed += f;
         }
     })?;
+    // With a filter somebody wants one test, not all.
+    if arguments.is_empty() {
+        chaos::run(&[])?;
+    }
     let tidy = format()? & lint()?;
     println!("{passed} passed, {failed} failed");
     if !succeeded && failed == 0 {

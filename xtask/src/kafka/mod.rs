@@ -125,7 +125,8 @@ fn tool(class: &str, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn value<'a>(arguments: &'a [String], name: &str) -> Result<Option<&'a str>> {
+/// What stands after a name.
+pub fn value<'a>(arguments: &'a [String], name: &str) -> Result<Option<&'a str>> {
     match arguments.iter().position(|a| a == name) {
         None => Ok(None),
         Some(at) => Ok(Some(arguments.get(at + 1).with_context(|| format!("{name} wants a value"))?)),
