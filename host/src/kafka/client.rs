@@ -6,6 +6,7 @@ use std::path::Path;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
+use super::txn::Guards;
 use crate::config::kafka::{KafkaSink, KafkaSource, Setting};
 use crate::config::pipeline::{Pipeline, Sink, Source};
 use crate::files::Trouble;
@@ -28,7 +29,12 @@ pub struct Clients {
     source: Vec<(String, String)>,
     /// What the sink passes through besides.
     sink: Vec<(String, String)>,
+    /// Guards that are on.
+    pub guards: Guards,
 }
+
+/// A variable that tests set to words: guards that are off, to see that their absence is noticed.
+const WITHOUT: &str = "TAMIS_TEST_WITHOUT";
 
 impl Clients {
     /// Those of a pipeline from Kafka to Kafka; secrets are read. Relative files of secrets start from `base`.
@@ -52,13 +58,18 @@ impl Clients {
             committed_only: source.committed_only,
             source: values(&source.properties, source.brokers.as_ref())?,
             sink: values(&sink.properties, sink.brokers.as_ref())?,
+            guards: {
+                let off = environment.get(WITHOUT).map_or("", String::as_str);
+                let on = |word: &str| !off.split(',').any(|w| w == word);
+                Guards { taint: on("taint"), doubt: on("doubt"), token: on("token") }
+            },
         })
     }
 
     /// Those for questions to a cluster alone.
     pub fn at(brokers: &str) -> Clients {
         let source = vec![("bootstrap.servers".to_owned(), brokers.to_owned())];
-        Clients { group: String::new(), committed_only: true, source, sink: Vec::new() }
+        Clients { group: String::new(), committed_only: true, source, sink: Vec::new(), guards: Guards::default() }
     }
 
     /// Where the cluster is, for a person.
@@ -162,13 +173,13 @@ impl Clients {
 
     fn begin(&self, ours: &[(&str, &str)]) -> ClientConfig {
         let mut config = ClientConfig::new();
+        config.set("client.id", "tamis");
         for (name, value) in ours {
             config.set(*name, *value);
         }
         for (name, value) in &self.source {
             config.set(name, value);
         }
-        config.set("client.id", "tamis");
         // Lines below it are the signal that a request may have a late copy.
         config.set_log_level(RDKafkaLogLevel::Info);
         config

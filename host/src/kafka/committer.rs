@@ -11,6 +11,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 
+use super::buried::Buried;
 use super::changelog::{self, MARKER_KEY, Marker, StageMarker};
 use super::checkpoints::Checkpoints;
 use super::client::Clients;
@@ -63,6 +64,8 @@ pub struct Committer {
     stop_seen: Option<Instant>,
     /// What is being committed.
     closing: Closing,
+    /// What is still to be taken out of changelogs.
+    buried: Buried,
     /// Token of the last checkpoint of each task.
     written: HashMap<Place, Token>,
 }
@@ -83,10 +86,11 @@ struct Work<'a, 'b> {
 impl Committer {
     /// Makes its producer when it is first needed.
     pub fn new(setup: Setup) -> Committer {
-        let txn = Txn::new(setup.transactional.is_some());
+        let txn = Txn::guarded(setup.transactional.is_some(), setup.clients.guards);
         let (began, closing) = (Instant::now(), Closing::default());
         let (producer, broken, stop_seen, written) = (None, None, None, HashMap::new());
-        Committer { setup, txn, producer, broken, began, stop_seen, closing, written }
+        let buried = Buried::default();
+        Committer { setup, txn, producer, broken, began, stop_seen, closing, buried, written }
     }
 
     /// Makes the producer ready, and ends what the last holder of the name left open.
@@ -119,6 +123,7 @@ impl Committer {
         if let Some(fault) = self.broken.take() {
             tracing::warn!("what was done since the last commit is done again: {fault}");
             self.drive(Goal::Abandon, None)?;
+            self.buried.clear();
             self.open()?;
             return Ok(Outcome::Undone);
         }
@@ -133,6 +138,7 @@ impl Committer {
                 tokens.insert(place, token);
             }
         } else {
+            self.buried.clear();
             self.open()?;
         }
         Ok(outcome)
@@ -187,6 +193,7 @@ impl Committer {
     /// Nothing since the last commit has happened.
     pub fn abandon(&mut self) -> Result<(), Trouble> {
         self.broken = None;
+        self.buried.clear();
         self.drive(Goal::Abandon, None)?;
         self.open()
     }
@@ -276,6 +283,7 @@ impl Committer {
             let next = work.source.next.iter().find(|(i, _)| *i == input).map(|(_, next)| *next);
             // A task whose position is not known is not ours any more.
             let Some(next) = next else { return Ok(Event::Abortable) };
+            let dropped = task.dropped(work.plan);
             let sealed = task.seal(work.plan);
             let last = self.setup.tokens.borrow().get(&place).map_or(0, |token| token.sequence);
             let token = Token {
@@ -304,7 +312,8 @@ impl Committer {
                         failed = hand_over(producer, &record).err();
                     }
                 };
-                for state in &sealed {
+                self.buried.add(&place, dropped);
+                for state in sealed.iter().chain(&self.buried.next(&place, task, work.plan)) {
                     changelog::records(state, token.sequence, &mut put);
                 }
                 put(MARKER_KEY, Some(&marker));

@@ -395,7 +395,7 @@ impl Job {
         let Some(changelog) = self.changelogs.get(&place.0) else {
             return Ok(Restored { token: token.cloned(), exact: true, ..Restored::default() });
         };
-        let wanted = token.filter(|_| self.exactly_once).map(ToString::to_string);
+        let wanted = token.filter(|_| self.exactly_once && self.clients.guards.token).map(ToString::to_string);
         let partition = place.1;
         let Some(mut queue) = PartitionQueue::open(reader, changelog, partition, Some(std::thread::current())) else {
             return Err(

@@ -102,6 +102,14 @@ pub struct Guards {
     pub taint: bool,
     /// A producer goes after an answer that is not clear.
     pub doubt: bool,
+    /// State is read up to the token of the position, not to wherever the changelog ends (restore.rs).
+    pub token: bool,
+}
+
+impl Default for Guards {
+    fn default() -> Guards {
+        Guards { taint: true, doubt: true, token: true }
+    }
 }
 
 /// The transaction of one worker.
@@ -129,7 +137,7 @@ pub struct Txn {
 impl Txn {
     /// No producer yet.
     pub fn new(exactly_once: bool) -> Txn {
-        Txn::guarded(exactly_once, Guards { taint: true, doubt: true })
+        Txn::guarded(exactly_once, Guards::default())
     }
 
     /// With some guards off.
@@ -285,3 +293,7 @@ impl Txn {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "txn_tests.rs"]
+mod tests;

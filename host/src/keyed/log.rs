@@ -1,6 +1,6 @@
 //! The log: what each write since the last seal replaced. Undo walks it back, `seal` makes the changes of it.
 
-use super::{Entry, Keyed, Mark, Space, item, mark_item};
+use super::{Change, Entry, Keyed, Mark, Space, item, mark_item};
 use crate::format::StoredMark;
 
 /// One write.
@@ -50,6 +50,25 @@ impl Keyed {
             }
         }
         (self.born, self.set, self.evicted_live) = (to.born, to.set, to.evicted_live);
+    }
+
+    /// Keys of the spaces that were dropped since the last seal, as changes that take each away: what is kept outside
+    /// by key would stay for ever otherwise.
+    pub fn dropped(&self) -> Vec<Change> {
+        let mut gone = Vec::new();
+        for step in &self.log {
+            let Step::Space { space, old } = step else { continue };
+            let marks: Vec<(u128, Option<StoredMark>)> = old.marks.iter().map(|(hash, _)| (hash, None)).collect();
+            gone.extend(marks.chunks(256).map(|marks| Change::Marks { space: *space, marks: marks.to_vec() }));
+            let entry = |entry: &Entry| Change::Entry { space: *space, key: entry.key, entry: None };
+            gone.extend(old.entries.iter().map(entry));
+        }
+        gone
+    }
+
+    /// Whether anything is in a space.
+    pub fn has_space(&self, space: i64) -> bool {
+        self.spaces.contains_key(&space)
     }
 
     /// Logs the entry as it stands, and returns the number of its old form.

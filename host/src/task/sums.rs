@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Task;
+use super::{Sealed, Task};
 use crate::keyed::Keyed;
-use crate::plan::Plan;
+use crate::plan::{Plan, Planned};
 
 /// What sums up the keyed state of one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,5 +26,22 @@ impl Task {
     /// Entries and marks of all stages.
     pub fn entries(&self) -> u64 {
         self.states.iter().flatten().map(Keyed::stats).map(|stats| stats.entries + stats.marks).sum()
+    }
+
+    /// What the keyed stages dropped as whole spaces since the last seal, key by key (`Keyed::dropped`), by stage.
+    pub fn dropped(&self, plan: &Plan) -> Vec<Sealed> {
+        let stages = plan.stages.iter().zip(&self.states);
+        let of = |(planned, state): (&Planned, &Option<Keyed>)| {
+            let changes = state.as_ref()?.dropped();
+            let sealed = Sealed { stage: planned.id.clone(), identity: String::new(), changes };
+            (!sealed.changes.is_empty()).then_some(sealed)
+        };
+        stages.filter_map(of).collect()
+    }
+
+    /// Whether a stage has anything in a space.
+    pub fn has_space(&self, plan: &Plan, stage: &str, space: i64) -> bool {
+        let mut stages = plan.stages.iter().zip(&self.states);
+        stages.any(|(planned, state)| planned.id == stage && state.as_ref().is_some_and(|s| s.has_space(space)))
     }
 }

@@ -127,6 +127,23 @@ impl Cluster {
         assert!(grown.iter().all(Result::is_ok), "{topic}: {grown:?}");
     }
 
+    /// Deletes a topic, and waits until it is gone.
+    pub fn delete(&self, topic: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("an admin client");
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+        let gone = block_on(admin.delete_topics(&[topic], &options)).expect("an answer");
+        assert!(gone.iter().all(Result::is_ok), "{topic}: {gone:?}");
+        wait_until("the topic is gone", || self.partitions(topic) == 0);
+    }
+
+    /// Commits a position for a group that has no members, as another program would.
+    pub fn commit(&self, group: &str, topic: &str, partition: i32, offset: i64) {
+        let consumer: BaseConsumer = self.client().set("group.id", group).create().expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
+        consumer.commit(&list, rdkafka::consumer::CommitMode::Sync).expect("committed");
+    }
+
     /// Removes all records before an offset, as retention does.
     pub fn truncate(&self, topic: &str, partition: i32, before: i64) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("an admin client");
