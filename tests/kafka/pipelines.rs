@@ -224,7 +224,7 @@ fn without_its_changelog_a_pipeline_does_not_start_on_a_guess() {
     let _ = std::fs::remove_dir_all(job.folder.path("state"));
     job.give(0, 5..15);
     job.run().exits(3).says(&["state_mismatch", "accept_loss"]);
-    let file = job.folder.read("p.yaml").replace("state: {", "state: { accept_loss: true,");
+    let file = job.folder.read("p.yaml").replace("\nstate: {", "\nstate: { accept_loss: true,");
     job.folder.write("p.yaml", file);
     job.run().exits(0).says(&["10 in, 10 out"]);
 }
