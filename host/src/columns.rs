@@ -318,7 +318,7 @@ impl KeyMaker {
                     keys.null.push(cell.is_null());
                     if let Some(written) = &mut keys.written {
                         let mut builder = Builder::new();
-                        key::written(cell, &self.how, &mut builder);
+                        key::written_without(cell, except, &self.how, &mut builder);
                         push_built(&mut builder, written);
                     }
                 }

@@ -266,6 +266,11 @@ pub fn identity(key: &Key) -> String {
 /// A cell as it is written into an upsert key (O6): equal keys are written alike, so that compaction sees one key. Text
 /// stands as compared, numbers in their shortest digits, members sorted, null members left out, missing as null.
 pub fn written(cell: Cell<'_>, how: &Comparison, into: &mut Builder) {
+    written_without(cell, &[], how, into);
+}
+
+/// The same of a document without some of its paths (K10).
+pub fn written_without(cell: Cell<'_>, except: &[Vec<Step>], how: &Comparison, into: &mut Builder) {
     match cell.kind {
         kind::MISSING | kind::NULL => into.null(),
         kind::TEXT => into.text(&folded(&String::from_utf8_lossy(cell.bytes), how)),
@@ -274,26 +279,38 @@ pub fn written(cell: Cell<'_>, how: &Comparison, into: &mut Builder) {
             None => into.cell(kind::NUMBER, cell.bytes),
         },
         kind::ARRAY.. => match Doc::unchecked(cell.bytes) {
-            Ok(doc) => written_node(doc.root(), how, into),
+            Ok(doc) => {
+                let except: Vec<&[Step]> = except.iter().map(Vec::as_slice).collect();
+                written_node(doc.root(), &except, how, into);
+            }
             Err(_) => into.null(),
         },
         other => into.cell(other, cell.bytes),
     }
 }
 
-fn written_node(node: Node<'_>, how: &Comparison, into: &mut Builder) {
+fn written_node(node: Node<'_>, except: &[&[Step]], how: &Comparison, into: &mut Builder) {
     if !node.is_container() {
         return written(Cell { kind: node.kind(), bytes: node.scalar().unwrap_or_default() }, how, into);
     }
     into.open(node.kind());
     if node.kind() == kind::ARRAY {
-        node.children().for_each(|child| written_node(child, how, into));
+        for (i, child) in node.children().enumerate() {
+            let (gone, below) = narrow(except, |step| matches!(step, Step::Element(n) if *n as usize == i));
+            if !gone {
+                written_node(child, &below, how, into);
+            }
+        }
     } else {
         let mut members: Vec<Node<'_>> = node.children().filter(|child| child.kind() > kind::NULL).collect();
         members.sort_unstable_by_key(|member| member.name());
         for member in members {
-            into.name(member.name_bytes());
-            written_node(member, how, into);
+            let name = member.name();
+            let (gone, below) = narrow(except, |step| matches!(step, Step::Member(n) if n == name));
+            if !gone {
+                into.name(member.name_bytes());
+                written_node(member, &below, how, into);
+            }
         }
     }
     into.close();

@@ -12,7 +12,7 @@ use crate::plan::{Guests, NotFound};
 pub type Bundled = &'static [(&'static str, &'static [u8])];
 
 /// Codecs of pipeline-file section 5 that are not built yet.
-const LATER: [&str; 6] = ["csv", "long", "int", "double", "boolean", "none"];
+const LATER: [&str; 5] = ["csv", "long", "int", "boolean", "none"];
 
 /// Finds guests, and compiles each once.
 pub struct Library {
@@ -202,7 +202,7 @@ impl Library {
             return NotFound {
                 code: "P-LATER",
                 message: format!("the guest `{name}` is defined, but not built yet"),
-                help: vec!["`json`, `string` and `raw` are there".to_string()],
+                help: vec!["`json`, `string`, `raw` and `double` are there".to_string()],
             };
         }
         let names: Vec<String> = self.list(beside).into_iter().map(|l| l.name).collect();

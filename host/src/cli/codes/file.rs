@@ -119,7 +119,7 @@ pub static ENTRIES: &[Entry] = &[
     Entry {
         code: "P-LATER",
         when: "the file uses something that is defined, but not built yet",
-        reason: "This version reads and writes files, standard streams and Kafka topics, Kafka at both ends. Not built yet: records exchanged by key between partitions, csv, predicates (`when`, `unless`), the codecs csv, long, int, double, boolean and none, modules from registries; in dedup micro-batches and changelog input.",
+        reason: "This version reads and writes files, standard streams and Kafka topics, Kafka at both ends. Not built yet: records exchanged by key between partitions, csv, predicates (`when`, `unless`), the codecs csv, long, int, boolean and none, modules from registries; in dedup micro-batches and changelog input.",
         ways: &["take what the message suggests in its place"],
         rules: &[],
     },
