@@ -1,24 +1,32 @@
 //! Marks: the fast path. A mark says that a key was here: 128 bits of hash, until when, and where its record came from.
 //!
-//! An open-addressing table in 256 parts that grow on their own by a fifth, each a little out of step with the next,
-//! so that growing is never one long stop and about 0.8 of all slots are in use at any time. Slots stand in groups of
-//! eight with one byte of tag each; a slot takes 32 bytes, and two more where a task has several inputs. A mark that is
-//! over is a free slot: the group knows the least expiry in it, so nobody looks for one in vain.
+//! An open-addressing table. Slots stand in groups of seven behind a header of tags, together four lines of the cache,
+//! so that a lookup reads one page: the header's line and the slot's. A hash's home group rises with the hash, and a
+//! mark stands at home or a little behind, so the table is in the order of its hashes: it grows in one pass from front to
+//! back, reading and writing memory in order, and what has been read is what is written next. Above some size there are
+//! 64 such tables, each a little out of step with the next, so that growing is never one long stop and about 0.8 of all
+//! slots are in use at any time. A mark that is over is a free slot: the group knows the least expiry in it, so nobody looks
+//! for one in vain.
 
 use crate::format::StoredMark;
 
 /// What a mark counts for in quotas.
 pub const MARK_BYTES: u64 = 46;
 
-const GROUP: usize = 8;
-const PARTS: usize = 256;
-/// Slots of the first, only part, above which there are 256.
-const SPLIT: usize = 8192;
-const EMPTY: u8 = 0x00;
-const REMOVED: u8 = 0x01;
+/// Slots of a group.
+const GROUP: usize = 7;
+/// Groups of a piece of memory.
+const CHUNK: usize = 32;
+const PARTS: usize = 64;
+/// Marks of the first, only part, above which there are 64.
+const SPLIT: usize = 1 << 16;
 const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-const ALL: u8 = 0xff;
+/// The high bit of each of the seven tags.
+const HIGH: u64 = 0x0080_8080_8080_8080;
+/// One mark more that had no room in its home and stands further back.
+const PASSED: u64 = 1 << 56;
+/// Hashes that `touch` takes at once.
+pub const AHEAD: usize = 64;
 /// No mark is over: nothing is freed.
 pub const FREE_NONE: i64 = i64::MIN;
 
@@ -31,25 +39,29 @@ pub struct Marks {
 
 #[derive(Clone, Debug, Default)]
 struct Part {
-    groups: Vec<Group>,
-    slots: Vec<Slot>,
-    /// Input of each slot; empty: all 0.
-    inputs: Vec<u16>,
-    /// Creation number of each slot; empty: all 0.
-    born: Vec<u64>,
-    /// Slots that hold a mark, or did and may not be passed over as empty.
+    /// All of 32 groups, but for the only one of a small part.
+    chunks: Vec<Box<[Group]>>,
+    /// Creation number of each slot, beside each chunk; none: all 0.
+    born: Vec<Box<[[u64; GROUP]]>>,
+    /// Groups that are home to a hash; those behind take what the last have no room for.
+    homes: usize,
+    /// Slots that hold a mark.
     used: usize,
 }
 
+/// Four lines of the cache. A slot never lies in two.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 struct Group {
-    /// A byte per slot: empty, removed, or 0x80 and seven bits of hash.
+    /// A byte per slot: 0, or 0x80 and seven bits of hash. The eighth: how many marks were to stand here or before and
+    /// passed by because it was full; from 255 on nobody counts, until the table is made anew.
     tags: u64,
     /// No mark in this group is over before this.
     least: i64,
+    inputs: [u16; GROUP],
+    slots: [Slot; GROUP],
 }
 
-/// Aligned, so that a slot never lies in two lines of the cache.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 struct Slot {
@@ -63,6 +75,7 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     part: usize,
+    group: usize,
     slot: usize,
 }
 
@@ -81,36 +94,40 @@ impl Marks {
     /// Bytes of memory the table holds.
     pub fn memory(&self) -> usize {
         let part = |p: &Part| {
-            p.groups.capacity() * size_of::<Group>()
-                + p.slots.capacity() * size_of::<Slot>()
-                + p.inputs.capacity() * 2
-                + p.born.capacity() * 8
+            let chunks: usize = p.chunks.iter().map(|c| size_of_val(&**c) + size_of::<Box<[Group]>>()).sum();
+            chunks + p.born.iter().map(|c| size_of_val(&**c)).sum::<usize>()
         };
         self.parts.iter().map(part).sum::<usize>() + self.parts.capacity() * size_of::<Part>()
     }
 
-    /// Reads what the next lookups of these hashes, and inserts with this floor, will read, all at once, so that the
-    /// waits for memory overlap: what stands for prefetch without unsafe code.
-    pub fn touch(&self, hashes: &[u128], floor: i64) {
+    /// Reads what the next lookups of these hashes, and inserts, will read, all at once, so that the waits for memory
+    /// overlap: what stands for prefetch without unsafe code.
+    pub fn touch(&self, hashes: &[u128]) {
         if self.parts.len() == 1 {
             return; // small: it is in the cache
         }
-        let mut homes = [(0u32, ALL); 64];
-        for (home, &hash) in homes.iter_mut().zip(hashes) {
+        // No branch waits for memory, or a wrong guess would end the overlap. Three rounds: the header of each home,
+        // the header behind it where the home is full, the slot.
+        let mut headers = [(0u32, 0); AHEAD];
+        for (header, &hash) in headers.iter_mut().zip(hashes) {
             let part = &self.parts[self.part(hash)];
             let at = part.home(hash);
-            let Some(group) = part.groups.get(at) else { continue };
-            let found = matching(group.tags, tag(hash));
-            let slot = if found != 0 { first(found) } else { first(!group.tags & HIGH) };
-            // Where something is over, every slot is looked at.
-            let one = if found == 0 && group.least <= floor { None } else { slot };
-            *home = (at as u32, one.map_or(ALL, |slot| slot as u8));
+            *header = (at as u32, part.group(at).map_or(0, |group| group.tags));
+        }
+        for (header, &hash) in headers.iter_mut().zip(hashes) {
+            let (at, tags) = *header;
+            let goes_on = (matching(tags, tag(hash)) == 0) & (tags >= PASSED);
+            let at = at + u32::from(goes_on);
+            let part = &self.parts[self.part(hash)];
+            *header = (at, part.group(at as usize).map_or(0, |group| group.tags));
         }
         let mut sum = 0;
-        for (&(at, slot), &hash) in homes.iter().zip(hashes) {
-            let slots = &self.parts[self.part(hash)].slots;
-            let read = |slot: usize| slots.get(at as usize * GROUP + slot).map_or(0, |s| s.expires);
-            sum ^= if slot == ALL { read(0) ^ read(2) ^ read(4) ^ read(6) } else { read(slot as usize) };
+        for (&(at, tags), &hash) in headers.iter().zip(hashes) {
+            let (found, free) = (matching(tags, tag(hash)), !tags & HIGH);
+            let bits = if found != 0 { found } else { free } | 1 << 48;
+            let slot = (bits.trailing_zeros() / 8) as usize;
+            let part = &self.parts[self.part(hash)];
+            sum ^= part.group(at as usize).map_or(0, |group| group.slots[slot].expires);
         }
         std::hint::black_box(sum);
     }
@@ -120,31 +137,28 @@ impl Marks {
     pub fn find(&self, hash: u128) -> Option<Place> {
         let number = self.part(hash);
         let part = &self.parts[number];
-        if part.groups.is_empty() {
-            return None;
-        }
         let (wanted, low, high) = (tag(hash), hash as u64, (hash >> 64) as u64);
         let mut at = part.home(hash);
         loop {
-            let tags = part.groups[at].tags;
-            let mut found = matching(tags, wanted);
+            let group = part.group(at)?;
+            let mut found = matching(group.tags, wanted);
             while let Some(i) = first(found) {
-                let slot = &part.slots[at * GROUP + i];
+                let slot = &group.slots[i];
                 if slot.low == low && slot.high == high {
-                    return Some(Place { part: number, slot: at * GROUP + i });
+                    return Some(Place { part: number, group: at, slot: i });
                 }
                 found &= found - 1;
             }
-            if matching(tags, EMPTY) != 0 {
+            if group.passed() == 0 {
                 return None;
             }
-            at = if at + 1 == part.groups.len() { 0 } else { at + 1 };
+            at += 1;
         }
     }
 
     /// The mark at a place.
     pub fn at(&self, place: Place) -> StoredMark {
-        self.parts[place.part].mark(place.slot)
+        self.parts[place.part].mark(place.group, place.slot)
     }
 
     /// The mark of this hash.
@@ -155,12 +169,12 @@ impl Marks {
 
     /// Writes a mark in place of the one that stands there.
     pub fn replace(&mut self, place: Place, mark: StoredMark) {
-        self.parts[place.part].write(place.slot, mark);
+        self.parts[place.part].write(place.group, place.slot, mark);
     }
 
     /// Takes the mark at a place away.
     pub fn take(&mut self, place: Place) {
-        self.parts[place.part].clear(place.slot);
+        self.parts[place.part].clear(place.group, place.slot);
         self.len -= 1;
     }
 
@@ -169,32 +183,39 @@ impl Marks {
     pub fn insert(&mut self, hash: u128, mark: StoredMark, floor: i64, mut freed: impl FnMut(u128, StoredMark)) {
         let mut number = self.part(hash);
         if self.parts[number].is_full() {
-            if self.parts.len() == 1 && self.parts[0].slots.len() >= SPLIT {
+            if self.parts.len() == 1 && self.len >= SPLIT {
                 self.split();
                 number = self.part(hash);
             }
             if self.parts[number].is_full() {
-                self.len -= self.parts[number].rebuild(number, floor, &mut freed);
+                self.len -= self.parts[number].make_room(number, floor, &mut freed);
             }
         }
         let part = &mut self.parts[number];
         let mut at = part.home(hash);
-        let slot = loop {
-            if floor > FREE_NONE && part.groups[at].least <= floor {
-                if let Some(slot) = part.over(at, floor) {
-                    freed(part.hash(slot), part.mark(slot));
-                    self.len -= 1;
-                    break slot;
-                }
+        loop {
+            let Some(group) = part.group_mut(at) else {
+                // The groups behind the last home are full: rare.
+                part.lengthen(None);
+                continue;
+            };
+            if floor > FREE_NONE
+                && group.least <= floor
+                && let Some(slot) = group.over(floor)
+            {
+                freed(group.hash(slot), part.mark(at, slot));
+                part.clear(at, slot);
+                self.len -= 1;
+                part.place(at, slot, hash, mark);
+                break;
             }
-            let tags = part.groups[at].tags;
-            if let Some(i) = first(!tags & HIGH) {
-                part.used += usize::from((tags >> (8 * i)) as u8 == EMPTY);
-                break at * GROUP + i;
+            if let Some(slot) = first(!group.tags & HIGH) {
+                part.place(at, slot, hash, mark);
+                break;
             }
-            at = if at + 1 == part.groups.len() { 0 } else { at + 1 };
-        };
-        part.place(slot, hash, mark);
+            group.pass();
+            at += 1;
+        }
         self.len += 1;
     }
 
@@ -213,151 +234,258 @@ impl Marks {
 
     /// Every mark, with its hash.
     pub fn iter(&self) -> impl Iterator<Item = (u128, StoredMark)> + '_ {
-        self.parts.iter().flat_map(|part| part.full().map(|slot| (part.hash(slot), part.mark(slot))))
+        self.parts.iter().flat_map(Part::iter)
     }
 
     fn part(&self, hash: u128) -> usize {
-        if self.parts.len() == 1 { 0 } else { (hash >> 120) as usize }
+        if self.parts.len() == 1 { 0 } else { (hash >> 122) as usize }
     }
 
     fn split(&mut self) {
-        let all: Vec<(u128, StoredMark)> = self.iter().collect();
-        self.parts = (0..PARTS).map(|number| Part::sized(groups_above(number, 2 * SPLIT / PARTS / GROUP))).collect();
-        self.len = 0;
-        for (hash, mark) in all {
+        let old = std::mem::replace(self, Marks { parts: Vec::with_capacity(PARTS), len: 0 });
+        for number in 0..PARTS {
+            self.parts.push(Part { homes: groups_above(number, SPLIT / PARTS / GROUP * 5 / 4), ..Part::default() });
+        }
+        for (hash, mark) in old.iter() {
             self.insert(hash, mark, FREE_NONE, |_, _| ());
         }
     }
 }
 
 impl Part {
-    fn sized(groups: usize) -> Part {
-        let none = Group { tags: 0, least: i64::MAX };
-        Part { groups: vec![none; groups], slots: vec![Slot::default(); groups * GROUP], ..Part::default() }
-    }
-
-    /// Load at most 7/8.
+    /// Load at most 9/10.
     fn is_full(&self) -> bool {
-        self.used >= self.slots.len() * 7 / 8
+        self.used >= self.homes * GROUP * 9 / 10
     }
 
     fn home(&self, hash: u128) -> usize {
-        ((u128::from(hash as u64) * self.groups.len() as u128) >> 64) as usize
+        ((u128::from(hash as u64) * self.homes as u128) >> 64) as usize
     }
+
+    #[inline]
+    fn group(&self, at: usize) -> Option<&Group> {
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
+    #[inline]
+    fn group_mut(&mut self, at: usize) -> Option<&mut Group> {
+        self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)
+    }
+
+    fn mark(&self, at: usize, slot: usize) -> StoredMark {
+        let born = self.born.get(at / CHUNK).map_or(0, |born| born[at % CHUNK][slot]);
+        self.chunks[at / CHUNK][at % CHUNK].mark(slot, born)
+    }
+
+    fn write(&mut self, at: usize, slot: usize, mark: StoredMark) {
+        let group = &mut self.chunks[at / CHUNK][at % CHUNK];
+        group.slots[slot].expires = mark.expires;
+        group.slots[slot].offset = mark.offset;
+        group.inputs[slot] = mark.input;
+        group.least = group.least.min(mark.expires);
+        if mark.born != 0 || !self.born.is_empty() {
+            self.set_born(at, slot, mark.born);
+        }
+    }
+
+    fn place(&mut self, at: usize, slot: usize, hash: u128, mark: StoredMark) {
+        let group = &mut self.chunks[at / CHUNK][at % CHUNK];
+        group.slots[slot].low = hash as u64;
+        group.slots[slot].high = (hash >> 64) as u64;
+        group.set_tag(slot, tag(hash));
+        self.used += 1;
+        self.write(at, slot, mark);
+    }
+
+    fn clear(&mut self, at: usize, slot: usize) {
+        let group = &mut self.chunks[at / CHUNK][at % CHUNK];
+        group.set_tag(slot, 0);
+        let home = {
+            let hash = group.hash(slot);
+            self.home(hash)
+        };
+        self.used -= 1;
+        for passed in home..at {
+            self.chunks[passed / CHUNK][passed % CHUNK].pass_no_more();
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u128, StoredMark)> + '_ {
+        let groups = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
+        groups.flat_map(move |(at, group)| group.full().map(move |slot| (group.hash(slot), self.mark(at, slot))))
+    }
+
+    /// Makes place for more marks, in the right size for those that are not over. Returns how many marks went.
+    fn make_room(&mut self, number: usize, floor: i64, freed: &mut impl FnMut(u128, StoredMark)) -> usize {
+        let is_live = |group: &Group, slot: usize| floor == FREE_NONE || group.slots[slot].expires > floor;
+        let groups = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        let live: usize = groups.map(|group| group.full().filter(|&slot| is_live(group, slot)).count()).sum();
+        let full = self.homes * GROUP * 9 / 10;
+        let homes = if live * 10 >= full * 9 {
+            // Small parts double, since a fifth of them is little.
+            if self.homes < CHUNK { (self.homes * 2).max(1) } else { groups_above(number, self.homes + 1) }
+        } else if live * 4 < full {
+            groups_above(number, live * 2 / GROUP + 1)
+        } else {
+            self.homes
+        };
+        self.resize(homes, floor, freed)
+    }
+
+    /// Moves every mark to its home among `homes` groups; those that are over at `floor` go. Returns how many.
+    fn resize(&mut self, homes: usize, floor: i64, freed: &mut impl FnMut(u128, StoredMark)) -> usize {
+        let old = std::mem::replace(self, Part { homes, ..Part::default() });
+        let mut born = old.born.into_iter();
+        let (mut spare, mut gone) = (Vec::new(), 0);
+        for mut chunk in old.chunks {
+            let born = born.next();
+            for (at, group) in chunk.iter().enumerate() {
+                for slot in group.full() {
+                    let born = born.as_ref().map_or(0, |born| born[at][slot]);
+                    if floor > FREE_NONE && group.slots[slot].expires <= floor {
+                        freed(group.hash(slot), group.mark(slot, born));
+                        gone += 1;
+                        continue;
+                    }
+                    self.append(group, slot, born, &mut spare);
+                }
+            }
+            if chunk.len() == CHUNK && homes >= CHUNK {
+                chunk.iter_mut().for_each(|group| (group.tags, group.least) = (0, i64::MAX));
+                spare.push(chunk);
+            }
+        }
+        gone
+    }
+
+    /// Puts a copy of a slot where it belongs while the table is made anew.
+    fn append(&mut self, from: &Group, slot: usize, born: u64, spare: &mut Vec<Box<[Group]>>) {
+        let hash = from.hash(slot);
+        let mut at = self.home(hash);
+        loop {
+            let Some(group) = self.group_mut(at) else {
+                self.lengthen(spare.pop());
+                continue;
+            };
+            if let Some(free) = first(!group.tags & HIGH) {
+                group.slots[free] = from.slots[slot];
+                group.inputs[free] = from.inputs[slot];
+                group.set_tag(free, tag(hash));
+                group.least = group.least.min(from.slots[slot].expires);
+                self.used += 1;
+                if born != 0 {
+                    self.set_born(at, free, born);
+                }
+                return;
+            }
+            group.pass();
+            at += 1;
+        }
+    }
+
+    /// One more piece of memory behind the last.
+    fn lengthen(&mut self, spare: Option<Box<[Group]>>) {
+        match self.chunks.last_mut() {
+            // A small part has one short chunk; where that does not do it becomes a whole one.
+            Some(last) if last.len() < CHUNK => {
+                let mut whole = last.to_vec();
+                whole.resize(CHUNK, Group::NONE);
+                *last = whole.into();
+            }
+            last => {
+                let groups = if last.is_none() { CHUNK.min(self.homes + 1) } else { CHUNK };
+                self.chunks.push(spare.unwrap_or_else(|| vec![Group::NONE; groups].into()));
+            }
+        }
+        if !self.born.is_empty() {
+            self.lengthen_born();
+        }
+    }
+
+    /// Creation numbers are kept for every slot from the first one on that has any.
+    #[cold]
+    fn lengthen_born(&mut self) {
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            match self.born.get_mut(number) {
+                Some(born) if born.len() == chunk.len() => {}
+                Some(born) => {
+                    let mut longer = born.to_vec();
+                    longer.resize(chunk.len(), [0; GROUP]);
+                    *born = longer.into();
+                }
+                None => self.born.push(vec![[0; GROUP]; chunk.len()].into()),
+            }
+        }
+    }
+
+    fn set_born(&mut self, at: usize, slot: usize, born: u64) {
+        if self.born.is_empty() {
+            self.lengthen_born();
+        }
+        if let Some(chunk) = self.born.get_mut(at / CHUNK) {
+            chunk[at % CHUNK][slot] = born;
+        }
+    }
+}
+
+impl Group {
+    const NONE: Group = Group {
+        tags: 0,
+        least: i64::MAX,
+        inputs: [0; GROUP],
+        slots: [Slot { low: 0, high: 0, expires: 0, offset: 0 }; GROUP],
+    };
 
     fn hash(&self, slot: usize) -> u128 {
         u128::from(self.slots[slot].high) << 64 | u128::from(self.slots[slot].low)
     }
 
-    fn mark(&self, slot: usize) -> StoredMark {
-        StoredMark {
-            expires: self.slots[slot].expires,
-            offset: self.slots[slot].offset,
-            input: self.inputs.get(slot).copied().unwrap_or(0),
-            born: self.born.get(slot).copied().unwrap_or(0),
-        }
-    }
-
-    fn write(&mut self, slot: usize, mark: StoredMark) {
-        self.slots[slot].expires = mark.expires;
-        self.slots[slot].offset = mark.offset;
-        if mark.input != 0 && self.inputs.is_empty() {
-            self.inputs = vec![0; self.slots.len()];
-        }
-        if let Some(input) = self.inputs.get_mut(slot) {
-            *input = mark.input;
-        }
-        if mark.born != 0 && self.born.is_empty() {
-            self.born = vec![0; self.slots.len()];
-        }
-        if let Some(born) = self.born.get_mut(slot) {
-            *born = mark.born;
-        }
-        let group = &mut self.groups[slot / GROUP];
-        group.least = group.least.min(mark.expires);
-    }
-
-    fn place(&mut self, slot: usize, hash: u128, mark: StoredMark) {
-        self.slots[slot].low = hash as u64;
-        self.slots[slot].high = (hash >> 64) as u64;
-        self.set_tag(slot, tag(hash));
-        self.write(slot, mark);
+    fn mark(&self, slot: usize, born: u64) -> StoredMark {
+        let Slot { expires, offset, .. } = self.slots[slot];
+        StoredMark { expires, offset, input: self.inputs[slot], born }
     }
 
     fn set_tag(&mut self, slot: usize, tag: u8) {
-        let shift = 8 * (slot % GROUP);
-        let tags = &mut self.groups[slot / GROUP].tags;
-        *tags = *tags & !(0xff << shift) | u64::from(tag) << shift;
+        let shift = 8 * slot;
+        self.tags = self.tags & !(0xff << shift) | u64::from(tag) << shift;
     }
 
-    fn clear(&mut self, slot: usize) {
-        // A group that lookups already stop at may have one more empty slot; any other must go on being passed.
-        if matching(self.groups[slot / GROUP].tags, EMPTY) != 0 {
-            self.set_tag(slot, EMPTY);
-            self.used -= 1;
-        } else {
-            self.set_tag(slot, REMOVED);
+    fn passed(&self) -> u64 {
+        self.tags >> 56
+    }
+
+    fn pass(&mut self) {
+        if self.passed() < 255 {
+            self.tags += PASSED;
         }
     }
 
-    /// A slot of this group whose mark is over; sets the least expiry of the others.
-    fn over(&mut self, at: usize, floor: i64) -> Option<usize> {
+    fn pass_no_more(&mut self) {
+        if self.passed() < 255 {
+            self.tags -= PASSED;
+        }
+    }
+
+    /// A slot whose mark is over; sets the least expiry of the others.
+    fn over(&mut self, floor: i64) -> Option<usize> {
         let (mut found, mut least) = (None, i64::MAX);
-        let mut full = self.groups[at].tags & HIGH;
-        while let Some(i) = first(full) {
-            full &= full - 1;
-            let slot = at * GROUP + i;
+        for slot in self.full() {
             match self.slots[slot].expires {
                 expires if expires <= floor && found.is_none() => found = Some(slot),
                 expires => least = least.min(expires),
             }
         }
-        self.groups[at].least = least;
+        self.least = least;
         found
     }
 
-    fn full(&self) -> impl Iterator<Item = usize> + '_ {
-        let slots = |(at, group): (usize, &Group)| {
-            let tags = group.tags;
-            (0..GROUP).filter(move |i| tags >> (8 * i) & 0x80 != 0).map(move |i| at * GROUP + i)
-        };
-        self.groups.iter().enumerate().flat_map(slots)
-    }
-
-    /// Moves everything that is not over into a part of the right size. Returns how many marks went.
-    fn rebuild(&mut self, number: usize, floor: i64, freed: &mut impl FnMut(u128, StoredMark)) -> usize {
-        let is_live = |part: &Part, slot: usize| floor == FREE_NONE || part.slots[slot].expires > floor;
-        let live = self.full().filter(|&slot| is_live(self, slot)).count();
-        let (full, groups) = (self.slots.len() * 7 / 8, self.groups.len());
-        let wanted = if live * 10 >= full * 9 {
-            // Small parts double, since a fifth of them is little.
-            groups_above(number, if groups < 32 { groups * 2 } else { groups + 1 })
-        } else if live * 4 < full {
-            groups_above(number, live / 4 + 1)
-        } else {
-            groups
-        };
-        let mut new = Part::sized(wanted);
-        let mut gone = 0;
-        for slot in self.full() {
-            let (hash, mark) = (self.hash(slot), self.mark(slot));
-            if !is_live(self, slot) {
-                freed(hash, mark);
-                gone += 1;
-                continue;
-            }
-            let mut at = new.home(hash);
-            let free = loop {
-                if let Some(i) = first(!new.groups[at].tags & HIGH) {
-                    break at * GROUP + i;
-                }
-                at = if at + 1 == new.groups.len() { 0 } else { at + 1 };
-            };
-            new.place(free, hash, mark);
-            new.used += 1;
-        }
-        *self = new;
-        gone
+    fn full(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut full = self.tags & HIGH;
+        std::iter::from_fn(move || {
+            let slot = first(full)?;
+            full &= full - 1;
+            Some(slot)
+        })
     }
 }
 
@@ -372,7 +500,7 @@ fn tag(hash: u128) -> u8 {
     0x80 | (hash >> 64) as u8
 }
 
-/// The high bit of each byte that is `wanted`. Above a match there may be false ones, never before the first.
+/// The high bit of each tag that is `wanted`. Above a match there may be false ones, never before the first.
 fn matching(tags: u64, wanted: u8) -> u64 {
     let diff = tags ^ (LOW * u64::from(wanted));
     diff.wrapping_sub(LOW) & !diff & HIGH
@@ -461,7 +589,7 @@ mod tests {
             let input = (n % 2) as u16;
             marks.insert(hash(n), StoredMark { expires: 1, offset: 1, input, born: 0 }, FREE_NONE, |_, _| ());
             if n > 500_000 && n % 10_000 == 0 {
-                marks.touch(&[hash(n)], 0);
+                marks.touch(&[hash(n)]);
                 assert!(marks.memory() as f64 / n as f64 <= 46.0, "{} at {n}", marks.memory() as f64 / n as f64);
             }
         }

@@ -1,15 +1,12 @@
 //! The fast path: was this key here before.
 
-use super::marks::MARK_BYTES;
+use super::marks::{AHEAD, MARK_BYTES};
 use super::quota::Sum;
 use super::session::breach;
 use super::{Keyed, Session, Space, Step, mark_item};
 use crate::batch::Origin;
 use crate::format::StoredMark;
 use crate::guest::call::Refusal;
-
-/// Rows whose lookups read memory ahead together.
-const AHEAD: usize = 64;
 
 impl Session {
     /// `state.seen`.
@@ -40,7 +37,7 @@ impl Session {
         let mut refused = None;
         for row in 0..rows {
             if row % AHEAD == 0 {
-                table.marks.touch(&self.begin.keys[row..rows.min(row + AHEAD)], self.floor);
+                table.marks.touch(&self.begin.keys[row..rows.min(row + AHEAD)]);
             }
             let clears = is_clear.get(row).copied().unwrap_or(false);
             let until = expires[if expires.len() == 1 { 0 } else { row }];
