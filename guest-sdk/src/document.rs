@@ -352,8 +352,12 @@ pub fn set(doc: Doc<'_>, path: &[Step], cell: (u8, &[u8]), into: &mut Vec<u8>) -
         return Some(cell.0);
     };
     let parent = doc.find(before)?;
+    let place = parent.step(last);
+    if place.is_some_and(|node| splice(node, cell, into)) {
+        return Some(doc.root().kind());
+    }
     let mut builder = Builder::new();
-    match (parent.step(last), last) {
+    match (place, last) {
         (Some(node), _) => builder.copy_with(doc.root(), &Change::Replace(node.index, cell)),
         (None, Step::Member(name)) if Storage::of(parent.kind()) == Some(Storage::Object) && name.len() <= MAX_NAME => {
             builder.copy_with(doc.root(), &Change::Add(parent.index, name, cell));
@@ -361,6 +365,64 @@ pub fn set(doc: Doc<'_>, path: &[Step], cell: (u8, &[u8]), into: &mut Vec<u8>) -
         _ => return None,
     }
     Some(builder.finish_into(into))
+}
+
+/// Adds the document of `node` with a scalar in the place of this scalar: all but one node and one stretch of the heap
+/// stay as they are. False, and nothing added: one of them is a container, or the stretch is not this node's alone.
+fn splice(node: Node<'_>, (kind, bytes): (u8, &[u8]), into: &mut Vec<u8>) -> bool {
+    let in_heap = |kind| matches!(Storage::of(kind), Some(Storage::Text | Storage::Number | Storage::Bytes));
+    let (Some(_), Some(new)) = (node.scalar(), Storage::of(kind).filter(|_| !is_container(kind))) else { return false };
+    let (doc, old) = (node.doc, node.bytes());
+    let (from, to) = if in_heap(node.kind()) {
+        (u32_at(old, 8), u32_at(old, 8).saturating_add(u32_at(old, 12)))
+    } else {
+        let behind_name = u32_at(old, 4).saturating_add(u32::from(u16_at(old, 2)));
+        (behind_name, behind_name)
+    };
+    let content = if in_heap(kind) { bytes } else { &[] };
+    let (Some(before), Some(behind)) = (doc.heap.get(..from as usize), doc.heap.get(to as usize..)) else {
+        return false;
+    };
+    let mut value = [0; 8];
+    match new {
+        Storage::Text | Storage::Number | Storage::Bytes => {
+            value[..4].copy_from_slice(&from.to_le_bytes());
+            value[4..].copy_from_slice(&(content.len() as u32).to_le_bytes());
+        }
+        _ => value.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from),
+    }
+    let start = into.len();
+    into.extend_from_slice(&[1, 0, 0, 0]);
+    into.extend_from_slice(&doc.len().to_le_bytes());
+    into.extend_from_slice(doc.nodes);
+    // Where a stretch of another value or name begins now.
+    let moved = |at: u32, length: u32| match (at.saturating_add(length) <= from, at >= to) {
+        (true, _) => Some(at),
+        (false, true) => Some(at - to + from + content.len() as u32),
+        (false, false) => None,
+    };
+    let mut nodes = into.get_mut(start + HEADER..).unwrap_or_default().chunks_exact_mut(NODE).enumerate();
+    let is_alone = nodes.all(|(index, bytes)| {
+        let (name, length) = (u32_at(bytes, 4), u32::from(u16_at(bytes, 2)));
+        let Some(name) = (if length == 0 { Some(name) } else { moved(name, length) }) else { return false };
+        bytes[4..8].copy_from_slice(&name.to_le_bytes());
+        if index == node.index as usize {
+            bytes[0] = kind;
+            bytes[8..].copy_from_slice(&value);
+        } else if in_heap(bytes[0]) {
+            let Some(at) = moved(u32_at(bytes, 8), u32_at(bytes, 12)) else { return false };
+            bytes[8..12].copy_from_slice(&at.to_le_bytes());
+        }
+        true
+    });
+    if !is_alone {
+        into.truncate(start);
+        return false;
+    }
+    into.extend_from_slice(before);
+    into.extend_from_slice(content);
+    into.extend_from_slice(behind);
+    true
 }
 
 /// Makes a document of `doc` without the value at `path` (later elements of an array move up) and adds it to `into`.

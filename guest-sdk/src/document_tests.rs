@@ -274,3 +274,47 @@ fn hostile_bytes_never_panic() {
     }
     assert!(accepted > 100);
 }
+
+#[test]
+fn a_scalar_put_in_the_place_of_a_scalar_makes_the_document_that_a_copy_makes() {
+    let bytes = example();
+    let doc = Doc::new(&bytes).unwrap();
+    let minus = (-5i64).to_le_bytes();
+    let cells: [(u8, &[u8]); 6] = [
+        (kind::TEXT, b"a longer text"),
+        (kind::TEXT, b""),
+        (kind::NUMBER, b"7"),
+        (kind::INT64, &minus),
+        (kind::BOOL, &[1]),
+        (kind::NULL, b""),
+    ];
+    for index in 1..doc.len() {
+        let node = doc.node(index).unwrap();
+        for cell in cells {
+            let mut spliced = Vec::new();
+            let is_done = splice(node, cell, &mut spliced);
+            assert_eq!(is_done, !node.is_container());
+            if is_done {
+                let mut builder = Builder::new();
+                builder.copy_with(doc.root(), &Change::Replace(index, cell));
+                assert_eq!((kind::MAP, spliced), builder.finish());
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_that_two_values_share_are_left_to_the_other() {
+    let mut bytes = example();
+    // The text of `name` is made to begin where the name of the member `ok` stands.
+    let doc = Doc::new(&bytes).unwrap();
+    let shared = doc.find(&path::parse("ok").unwrap()).unwrap();
+    let (index, offset) = (doc.find(&path::parse("user.name").unwrap()).unwrap().index(), u32_at(shared.bytes(), 4));
+    let at = HEADER + index as usize * NODE + 8;
+    bytes[at..at + 4].copy_from_slice(&offset.to_le_bytes());
+    bytes[at + 4..at + 8].copy_from_slice(&2u32.to_le_bytes());
+    let doc = Doc::new(&bytes).unwrap();
+    let mut changed = Vec::new();
+    set(doc, &path::parse("user.name").unwrap(), (kind::TEXT, b"z"), &mut changed).unwrap();
+    check(&changed, "{id:7,user:{name:z,tags:[x,1.50]},ok:true,none:null}");
+}

@@ -156,6 +156,7 @@ impl Chain {
     /// Sends a stamped batch through the stages from `at` on, depth first, so that memory stays bounded.
     pub fn pass(&mut self, at: usize, batch: Batch, task: &mut Passing<'_>, out: &mut dyn Out) -> Result<(), Stop> {
         let mut input = Some(batch);
+        let is_read = self.stages.len() > at + 1 || self.encoder.as_ref().is_none_or(Encoder::reads_fields);
         while let Some(batch) = input {
             let Some(stage) = self.stages.get_mut(at) else {
                 return self.leave(batch, out);
@@ -170,12 +171,14 @@ impl Chain {
                 return Ok(());
             };
             let mut output = stage.apply(batch, state, &env, counters, task.wants_duplicates, out)?;
-            if !output.undecoded.is_empty() {
+            if !output.undecoded.is_empty() && (is_read || !output.writes.is_empty()) {
                 self.decoder.decode_rows(&mut output.next, &output.undecoded)?;
             }
             if !output.writes.is_empty() {
                 let changed = crate::value::write_late(&mut output.next, &output.writes, stage.whole_value);
-                self.decoder.decode_rows(&mut output.next, &changed)?;
+                if is_read {
+                    self.decoder.decode_rows(&mut output.next, &changed)?;
+                }
             }
             self.pass(at + 1, output.next, task, out)?;
             input = output.rest;

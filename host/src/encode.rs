@@ -36,6 +36,11 @@ impl Encoder {
         }
     }
 
+    /// Whether it reads decoded fields of rows whose bytes no stage changed.
+    pub fn reads_fields(&self) -> bool {
+        self.reencode_value.is_some() || self.reencode_key.is_some()
+    }
+
     /// Throws the instances away.
     pub fn discard(&mut self) {
         for guest in [&mut self.value, &mut self.key, &mut self.made_key] {

@@ -15,7 +15,7 @@ use crate::keyed::Finished;
 use crate::plan::{BoundsFormat, Clock, ColumnRef, OutputKind, WindowBounds};
 use crate::stage::Stage;
 use crate::time::{NONE_YET, Stamp};
-use crate::value::{Write, set_path};
+use crate::value::{Write, Written};
 
 /// What became of a batch.
 #[derive(Default)]
@@ -26,6 +26,8 @@ pub struct Done {
     pub undecoded: Vec<u32>,
     /// What is to be put into values once they are decoded.
     pub writes: Vec<Write>,
+    /// Values that were changed.
+    written: Written,
     /// Rows that came in.
     pub records_in: u64,
     /// Of them, rows whose key is null (but for `group`).
@@ -372,6 +374,7 @@ impl Assembly<'_> {
                 }
             }
         }
+        std::mem::take(&mut done.written).finish(&mut next);
         done.undecoded.sort_unstable();
         done.undecoded.dedup();
         done.next = next;
@@ -440,7 +443,7 @@ impl Assembly<'_> {
         if raw && !known {
             let (row, path, kind, bytes) = (at as u32, path.clone(), cell.kind, cell.bytes.to_vec());
             done.writes.push(Write { row, path, kind, bytes });
-        } else if set_path(next, at, path, cell, self.stage.whole_value) {
+        } else if done.written.set(next, at, path, cell, self.stage.whole_value) {
             done.undecoded.push(at as u32);
         }
     }

@@ -1,5 +1,7 @@
 //! Changing a value: one cell at one path of the document.
 
+use std::sync::Arc;
+
 use tamis_guest::document::{self, Doc};
 
 use crate::batch::{Batch, Cell, Payload, Span, kind};
@@ -21,40 +23,67 @@ pub struct Write {
 /// Puts cells into values that have been decoded since; gives the rows that changed.
 pub fn write_late(batch: &mut Batch, writes: &[Write], whole: Option<usize>) -> Vec<u32> {
     let mut changed = Vec::new();
+    let mut written = Written::default();
     for write in writes {
         let cell = Cell { kind: write.kind, bytes: &write.bytes };
-        if set_path(batch, write.row as usize, &write.path, cell, whole) {
+        if written.set(batch, write.row as usize, &write.path, cell, whole) {
             changed.push(write.row);
         }
     }
+    written.finish(batch);
     changed.dedup();
     changed
 }
 
-/// Puts a cell into the value of a row, at a path. False: there is no object to put it into.
-pub fn set_path(batch: &mut Batch, at: usize, path: &Path, cell: Cell<'_>, whole: Option<usize>) -> bool {
-    let Some(row) = batch.rows.get(at) else { return false };
-    let value = match row.value {
-        Payload::Cell(kind, span) => Some((kind, span)),
-        Payload::Bytes(_) => whole.and_then(|field| {
-            let field = batch.fields.get(field)?;
-            Some((*field.kinds.get(at)?, *field.spans.get(at)?))
-        }),
-        Payload::Null => None,
-    };
-    let Some((value_kind, span)) = value.filter(|(kind, _)| *kind >= kind::ARRAY) else { return false };
-    let mut changed = Vec::new();
-    let done = match Doc::unchecked(batch.bytes(span)) {
-        Ok(doc) if cell.kind == kind::MISSING => document::remove(doc, &path.steps, &mut changed),
-        Ok(doc) => document::set(doc, &path.steps, (cell.kind, cell.bytes), &mut changed),
-        Err(_) => None,
-    };
-    let _ = value_kind;
-    let Some(new_kind) = done else { return false };
-    let len = changed.len() as u32;
-    let arena = batch.add_arena(changed);
-    if let Some(row) = batch.rows.get_mut(at) {
-        row.value = Payload::Cell(new_kind, Span { arena, start: 0, len });
+/// Values that were changed, all in one arena of their batch. Until `finish` nobody else may read them.
+#[derive(Default)]
+pub struct Written {
+    arena: Option<u32>,
+    bytes: Vec<u8>,
+    before: Vec<u8>,
+}
+
+impl Written {
+    /// Puts a cell into the value of a row, at a path. False: there is no object to put it into.
+    pub fn set(&mut self, batch: &mut Batch, at: usize, path: &Path, cell: Cell<'_>, whole: Option<usize>) -> bool {
+        let Some(row) = batch.rows.get(at) else { return false };
+        let value = match row.value {
+            Payload::Cell(kind, span) => Some((kind, span)),
+            Payload::Bytes(_) => whole.and_then(|field| {
+                let field = batch.fields.get(field)?;
+                Some((*field.kinds.get(at)?, *field.spans.get(at)?))
+            }),
+            Payload::Null => None,
+        };
+        let Some((_, span)) = value.filter(|(kind, _)| *kind >= kind::ARRAY) else { return false };
+        let document = if Some(span.arena) == self.arena {
+            // Changed before, for another of its fields.
+            let range = span.start as usize..(span.start + span.len) as usize;
+            self.before.clear();
+            self.before.extend_from_slice(self.bytes.get(range).unwrap_or_default());
+            &self.before
+        } else {
+            batch.bytes(span)
+        };
+        let start = self.bytes.len();
+        let done = match Doc::unchecked(document) {
+            Ok(doc) if cell.kind == kind::MISSING => document::remove(doc, &path.steps, &mut self.bytes),
+            Ok(doc) => document::set(doc, &path.steps, (cell.kind, cell.bytes), &mut self.bytes),
+            Err(_) => None,
+        };
+        let Some(kind) = done else { return false };
+        let arena = *self.arena.get_or_insert_with(|| batch.add_arena(Vec::new()));
+        let span = Span { arena, start: start as u32, len: (self.bytes.len() - start) as u32 };
+        if let Some(row) = batch.rows.get_mut(at) {
+            row.value = Payload::Cell(kind, span);
+        }
+        true
     }
-    true
+
+    /// Puts what was written where the rows expect it.
+    pub fn finish(self, batch: &mut Batch) {
+        if let Some(place) = self.arena.and_then(|arena| batch.arenas.get_mut(arena as usize)) {
+            *place = Arc::new(self.bytes);
+        }
+    }
 }
