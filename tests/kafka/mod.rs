@@ -1,5 +1,6 @@
 //! What runs against real Apache Kafka.
 
 mod conformance;
+mod examples;
 mod harness;
 mod pipelines;
