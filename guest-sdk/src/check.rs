@@ -18,6 +18,23 @@ pub struct Check {
     pub counters: Vec<String>,
     /// What the host needs to know about the stage.
     pub traits: Traits,
+    /// The parameters with every default filled in, also those that depend on others; `None`: as the schema has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Value>,
+    /// What `plan` says of the stage; `None`: what the manifest says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub says: Option<Says>,
+}
+
+/// What a stage says of itself to the person who plans a pipeline: one sentence each, without a full stop.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Says {
+    /// What it will do, and when a row leaves.
+    pub does: String,
+    /// What of its output it may change later, and what becomes of late records.
+    pub changes: String,
+    /// What its state costs.
+    pub costs: String,
 }
 
 impl Check {

@@ -31,7 +31,7 @@ pub mod row;
 pub mod transform;
 
 pub use cells::{Cell, Column, kind};
-pub use check::{Check, Finding, Severity, Traits};
+pub use check::{Check, Finding, Says, Severity, Traits};
 pub use codec::{Codec, Decoded, DecodedColumn};
 pub use export::__private;
 pub use failure::Failure;

@@ -92,6 +92,21 @@ pub struct Planned {
     pub wants_event_time: bool,
     /// What its kept state is made with (R8): give it back as `Conditions::stored` when it is restored.
     pub identity: Value,
+    /// Its parameters with every default filled in, if the guest told them.
+    pub settings: Option<Value>,
+    /// What the guest says of itself to the person who plans, if it does.
+    pub says: Option<Says>,
+}
+
+/// A guest's own words: one sentence each, without a full stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Says {
+    /// What it will do, and when a row leaves.
+    pub does: String,
+    /// What of its output it may change later.
+    pub changes: String,
+    /// What its state costs.
+    pub costs: String,
 }
 
 /// The key of a keyed stage, nothing open.

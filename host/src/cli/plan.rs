@@ -8,10 +8,10 @@ use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session, printable};
 use crate::config::filled::{Found, filled, flow, to_yaml};
-use crate::config::pipeline::{KeyForm, Stage};
+use crate::config::pipeline::Stage;
 use crate::config::values;
 use crate::guest::Module;
-use crate::plan::{Clock, ColumnRef, OutputKind, Plan, Planned};
+use crate::plan::{Clock, OutputKind, Plan, Planned};
 
 /// Arguments of `plan`.
 #[derive(clap::Args, Debug)]
@@ -35,13 +35,12 @@ pub fn text(plan: &Plan) -> String {
     let mut text = to_yaml(&file(plan));
     text.push_str("\n# stages\n");
     for (i, planned) in plan.stages.iter().enumerate() {
-        text.push_str(&format!(
-            "# {}. {}: {}\n#    state: {}\n",
-            i + 1,
-            planned.id,
-            sentence(plan, planned),
-            state(plan, planned)
-        ));
+        text.push_str(&format!("# {}. {}: {}\n", i + 1, planned.id, does(planned)));
+        for (what, words) in [("changes later", changes(planned)), ("state", costs(plan, planned))] {
+            if let Some(words) = words {
+                text.push_str(&format!("#    {what}: {words}\n"));
+            }
+        }
     }
     if plan.stages.is_empty() {
         text.push_str("# none: records leave as they came\n");
@@ -66,7 +65,8 @@ pub fn json(plan: &Plan) -> Value {
         .iter()
         .map(|planned| {
             json!({
-                "id": planned.id, "does": sentence(plan, planned), "state": state(plan, planned), "counters": planned.counters,
+                "id": planned.id, "does": does(planned), "changes": changes(planned), "costs": costs(plan, planned),
+                "counters": planned.counters,
                 "module": { "name": planned.module.name(), "version": planned.module.version(), "digest": planned.module.digest() },
             })
         })
@@ -87,78 +87,48 @@ pub fn json(plan: &Plan) -> Value {
 fn file(plan: &Plan) -> Value {
     let found = Found {
         schemas: plan.stages.iter().map(|s| s.module.manifest().params.clone()).collect(),
+        settings: plan.stages.iter().map(|s| s.settings.clone()).collect(),
         null_keys: plan.stages.iter().map(|s| s.key.as_ref().map(|k| k.null_key)).collect(),
+        ageing: plan.stages.iter().map(|s| s.key.as_ref().map(|_| ageing(s.traits.clock))).collect(),
     };
     filled(&plan.pipeline, &found)
 }
 
-/// What a stage does, in one sentence: the guest's own words, then how it is set here.
-fn sentence(plan: &Plan, planned: &Planned) -> String {
-    let mut parts = vec![planned.module.manifest().about.trim_end_matches('.').to_string()];
-    if let Some(key) = &planned.key {
-        parts.push(match &key.key.form {
-            KeyForm::Fields(paths) if paths.is_empty() => "all records are the same".to_string(),
-            KeyForm::Fields(paths) => {
-                format!("by {}", paths.iter().map(|p| p.path.to_string()).collect::<Vec<_>>().join(", "))
-            }
-            KeyForm::Whole { root, except } if except.is_empty() => format!("by the whole {root}"),
-            KeyForm::Whole { root, except } => {
-                format!(
-                    "by the whole {root} without {}",
-                    except.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-                )
-            }
-            KeyForm::Guest(uses) => format!("by the key of {}", uses.name),
-        });
-    }
-    parts.extend(
-        planned.params.as_object().into_iter().flatten().map(|(name, value)| format!("{name}: {}", flow(value))),
-    );
-    if planned.key.is_some() {
-        let traits = &planned.traits;
-        parts.push(match (traits.clock, traits.wants_time, traits.waits) {
-            (_, false, _) => "at once".to_string(),
-            (Clock::Processing, true, _) => "by the wall clock".to_string(),
-            (clock, true, waits) => {
-                let clock = if clock == Clock::Event {
-                    format!("by event time in {}", plan.pipeline.time.field)
-                } else {
-                    "by ingestion time".to_string()
-                };
-                if waits {
-                    format!(
-                        "{clock}, waiting for the watermark ({} behind)",
-                        values::print_duration(plan.pipeline.time.delay)
-                    )
-                } else {
-                    clock
-                }
-            }
-        });
-        parts.push(match traits.output {
-            OutputKind::Append => "appends".to_string(),
-            OutputKind::Upsert => "writes upserts under its key".to_string(),
-            OutputKind::Retract => "writes old and new images".to_string(),
-        });
-    }
-    parts.join("; ")
+/// What ages state under a stage's clock, where the file does not say it: ingestion counts as event (7.2).
+fn ageing(clock: Clock) -> &'static str {
+    if clock == Clock::Processing { "processing" } else { "event" }
 }
 
-/// What its state costs, and what bounds it (performance.md).
-fn state(plan: &Plan, planned: &Planned) -> String {
-    if planned.key.is_none() {
-        return "none".to_string();
+/// What a stage does, in one sentence: the guest's own, else what its manifest says and how it is set here.
+fn does(planned: &Planned) -> String {
+    if let Some(says) = &planned.says {
+        return says.does.clone();
     }
-    let traits = &planned.traits;
-    let cost = if traits.waits {
-        "the record and about 100 bytes per open key, then a mark of 46 bytes"
-    } else if traits.output != OutputKind::Append || planned.reads.iter().any(|c| !matches!(c, ColumnRef::Offset)) {
-        "a mark of 46 bytes per key, with its order value or the kept record where they are compared"
-    } else {
-        "a mark of 46 bytes per key"
+    let about = planned.module.manifest().about.trim_end_matches('.').to_string();
+    let set = planned.params.as_object().into_iter().flatten();
+    let set: Vec<String> = set.map(|(name, value)| format!("{name}: {}", flow(value))).collect();
+    if set.is_empty() { about } else { format!("{about}; {}", set.join(", ")) }
+}
+
+/// What of its output it may change later; `None`: it keeps no state, so nothing.
+fn changes(planned: &Planned) -> Option<String> {
+    planned.key.as_ref()?;
+    let words = || match planned.traits.output {
+        OutputKind::Append => "nothing: it appends",
+        OutputKind::Upsert => "rows may be written again under their key",
+        OutputKind::Retract => "rows may be taken back and sent anew",
     };
-    let stage = plan.pipeline.stages.iter().find(|s| s.id == planned.id);
-    format!("{cost}; {}", stage.map_or_else(String::new, |s| bound(s, traits.bounded_state)))
+    Some(planned.says.as_ref().map_or_else(|| words().to_string(), |says| says.changes.clone()))
+}
+
+/// What its state costs, and what bounds it.
+fn costs(plan: &Plan, planned: &Planned) -> Option<String> {
+    planned.key.as_ref()?;
+    if let Some(says) = &planned.says {
+        return Some(says.costs.clone());
+    }
+    let stage = plan.pipeline.stages.iter().find(|s| s.id == planned.id)?;
+    Some(format!("an entry per key; {}", bound(stage, planned.traits.bounded_state)))
 }
 
 fn bound(stage: &Stage, windowed: bool) -> String {

@@ -17,8 +17,12 @@ use super::tables;
 pub struct Found {
     /// Schema of the parameters of each stage, in order.
     pub schemas: Vec<Value>,
+    /// Parameters of each stage with every default, where its guest told them.
+    pub settings: Vec<Option<Value>>,
     /// What happens to null keys, for each stage that has a key.
     pub null_keys: Vec<Option<NullKey>>,
+    /// What ages the state of each keyed stage, `event` or `processing`, where the file does not say it.
+    pub ageing: Vec<Option<&'static str>>,
 }
 
 /// The file as JSON, in the order of the tables; tests are left out.
@@ -60,7 +64,12 @@ pub fn filled(pipeline: &Pipeline, found: &Found) -> Value {
                 members.remove("scope");
             }
             if let Some(schema) = found.schemas.get(i) {
-                members.insert("with".to_string(), params::filled(&meant.uses.with, schema));
+                let with = found.settings.get(i).and_then(Option::as_ref).unwrap_or(&meant.uses.with);
+                members.insert("with".to_string(), params::filled(with, schema));
+            }
+            let retention = members.get_mut("state").and_then(|state| state.get_mut("retention"));
+            if let (Some(Value::Object(retention)), Some(Some(clock))) = (retention, found.ageing.get(i)) {
+                retention.entry("clock").or_insert(json!(clock));
             }
             if let (Some(Some(null_key)), Some(Value::Object(key))) = (found.null_keys.get(i), members.get_mut("key")) {
                 key.insert("null_key".to_string(), json!(format!("{null_key:?}").to_lowercase()));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BoundsFormat, Clock, ColumnRef, ExpiresBy, OutputKind, Traits, WindowBounds};
+use super::{BoundsFormat, Clock, ColumnRef, ExpiresBy, OutputKind, Says, Traits, WindowBounds};
 use crate::config::diagnostic::{Diagnostic, Severity};
 use crate::config::node::{Node, Span};
 use crate::config::path::Path;
@@ -24,6 +24,10 @@ pub struct Answer {
     pub traits: Traits,
     /// The traits as the guest gave them, for stages behind it.
     pub raw_traits: Value,
+    /// The parameters with every default, if it told them.
+    pub settings: Option<Value>,
+    /// What it says of itself, if it does.
+    pub says: Option<Says>,
 }
 
 /// Where findings point to: the stage, and `time`.
@@ -65,7 +69,22 @@ pub fn read(answer: &Value, places: &Places<'_>) -> Result<Answer, String> {
         counters: texts(answer, "counters")?,
         traits: traits(&raw_traits)?,
         raw_traits,
+        settings: object(answer, "settings")?.cloned(),
+        says: object(answer, "says")?.map(says),
     })
+}
+
+fn object<'a>(answer: &'a Value, name: &str) -> Result<Option<&'a Value>, String> {
+    match answer.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value @ Value::Object(_)) => Ok(Some(value)),
+        Some(_) => Err(format!("`{name}` of its answer is no mapping")),
+    }
+}
+
+fn says(says: &Value) -> Says {
+    let text = |name: &str| says.get(name).and_then(Value::as_str).unwrap_or_default().to_string();
+    Says { does: text("does"), changes: text("changes"), costs: text("costs") }
 }
 
 fn list<'a>(answer: &'a Value, name: &str) -> Result<&'a [Value], String> {

@@ -217,6 +217,8 @@ impl Maker<'_> {
             writes: answer.writes,
             routes: answer.routes,
             counters: answer.counters,
+            settings: answer.settings,
+            says: answer.says,
             wants_event_time,
         };
         if refused {

@@ -7,7 +7,7 @@ use tamis_guest::{Check, Finding, Severity, Traits};
 use crate::plan::Plan;
 use crate::settings::{Clock, Late, Order, Settings, Window};
 use crate::table::{Axis, Code, Emit, Keep, Output, Place, Shape};
-use crate::{COUNTERS, plan};
+use crate::{COUNTERS, plan, words};
 
 /// The answer of `check`.
 pub fn check(params: &Value, context: &Value) -> Check {
@@ -24,7 +24,9 @@ pub fn check(params: &Value, context: &Value) -> Check {
         refuse_later(&settings, &mut check);
     }
     warn(&settings, &mut check);
-    describe(&settings, &mut check);
+    let plan = describe(&settings, &mut check);
+    check.settings = Some(words::filled(params, &settings));
+    check.says = Some(words::says(&settings, &plan, context));
     check
 }
 
@@ -236,7 +238,7 @@ fn warn(s: &Settings, check: &mut Check) {
 }
 
 /// Reads, writes, routes, counters and traits.
-fn describe(s: &Settings, check: &mut Check) {
+fn describe(s: &Settings, check: &mut Check) -> Plan {
     let plan = Plan::of(s);
     check.reads = plan.reads.clone();
     check.writes = plan.writes.clone();
@@ -262,6 +264,7 @@ fn describe(s: &Settings, check: &mut Check) {
         audit: s.audit,
         identity: Some(plan::identity(s)),
     };
+    plan
 }
 
 /// Errors of single values become the answer of `open`.

@@ -66,9 +66,33 @@ fn part(number: &str, unit: i128) -> Option<i128> {
     Some(total)
 }
 
+/// A duration as the pipeline file writes it, units from days down.
+pub fn print(nanoseconds: i64) -> String {
+    if nanoseconds == 0 {
+        return "0s".to_string();
+    }
+    let mut text = if nanoseconds < 0 { "-".to_string() } else { String::new() };
+    let mut rest = i128::from(nanoseconds).abs();
+    // Days are read more easily than weeks.
+    for (unit, size) in UNITS.into_iter().skip(1) {
+        if rest >= size {
+            text.push_str(&format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, print};
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for text in ["250ms", "1d12h", "1s500ms", "0s", "-3s", "14d", "1m1ns"] {
+            assert_eq!(parse(text).map(print).as_deref(), Ok(text));
+        }
+    }
 
     #[test]
     fn numbers_with_units_are_durations() {

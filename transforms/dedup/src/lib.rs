@@ -26,6 +26,7 @@ pub mod standing;
 pub mod table;
 mod tumbling;
 mod unwindowed;
+pub mod words;
 mod written;
 pub mod zone;
 
