@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// The guests that come with tamis; each is the crate `transforms/NAME`.
-const BUNDLED: &[&str] = &["raw", "string", "double", "mask", "dedup", "json", "filter"];
+const BUNDLED: &[&str] = &["raw", "string", "double", "mask", "dedup", "json", "filter", "project"];
 
 fn main() -> Result<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").context("no OUT_DIR")?);

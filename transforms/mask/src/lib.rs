@@ -25,7 +25,7 @@ impl Transform for Mask {
             if !is_value {
                 let at = format!("/with/fields/{i}");
                 check
-                    .error("mask-field", &at, format!("mask changes fields of the value; `{field}` is none"))
+                    .error("P-VALUE", &at, format!("mask changes fields of the value; `{field}` is none"))
                     .help(format!("write value.{field} if that is meant"));
             }
         }
