@@ -4,9 +4,11 @@
 mod bad_input;
 mod cases;
 mod configs;
+mod docs;
 mod engine;
 mod examples;
 mod faults;
+mod import;
 mod kafka;
 mod kill;
 mod model;

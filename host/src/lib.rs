@@ -13,6 +13,7 @@ pub mod event_time;
 pub mod files;
 pub mod format;
 pub mod guest;
+pub mod import;
 pub mod in_order;
 pub mod instant;
 pub mod kafka;

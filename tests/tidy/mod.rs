@@ -56,6 +56,7 @@ fn one_module_owns_each_library() {
     check("sled::", "host/src", &["host/src/checkpoint"]);
     check("bincode::", "host/src", &["host/src/format"]);
     check("rdkafka::", "host/src", &["host/src/kafka/"]);
+    check("sqlparser::", "host/src", &["host/src/import/"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod completions;
 pub mod dedup;
 pub mod exit;
 pub mod explain;
+pub mod import;
 pub mod inspect;
 pub mod list;
 pub mod load;
@@ -67,6 +68,8 @@ enum Verb {
     Inspect(inspect::Args),
     /// Say what a code means, and the way out
     Explain(explain::Args),
+    /// Turn Flink SQL into a pipeline file
+    Import(import::Args),
     /// Print the JSON Schema of pipeline files, for editors
     Schema(schema::Args),
     /// Print a completion script for a shell
@@ -134,6 +137,7 @@ fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, 
         Verb::List(args) => ("list", list::main(args, session)),
         Verb::Inspect(args) => ("inspect", inspect::main(args, session)),
         Verb::Explain(args) => ("explain", explain::main(args, session)),
+        Verb::Import(args) => ("import", import::main(args, session)),
         Verb::Schema(args) => ("schema", schema::main(args, session)),
         Verb::Completions(args) => ("completions", completions::main(args, session)),
         Verb::Test(args) => ("test", test::main(args, session)),
@@ -160,6 +164,7 @@ mod tests {
         &["list"],
         &["inspect", "no-such-guest"],
         &["explain", "P-UNIT"],
+        &["import", "no-such-file.sql"],
         &["schema"],
         &["completions", "bash"],
         &["reset", "no-such-file.yaml", "--to", "latest"],

@@ -117,6 +117,17 @@ pub static ENTRIES: &[Entry] = &[
         rules: &["R6"],
     },
     Entry {
+        code: "P-SQL",
+        when: "a statement given to `tamis import` cannot be read, or no pipeline would mean the same",
+        reason: "A pipeline reads one stream and keeps records; it does not join, aggregate, sort or compute. An import that nearly means the same is worse than none.",
+        ways: &[
+            "change the query as the message suggests",
+            "`--query N` for one of several queries",
+            "write the pipeline file by hand: docs/other-words.md says SQL in its words",
+        ],
+        rules: &[],
+    },
+    Entry {
         code: "P-LATER",
         when: "the file uses something that is defined, but not built yet",
         reason: "This version reads and writes files, standard streams and Kafka topics, Kafka at both ends. Not built yet: records exchanged by key between partitions, csv, predicates (`when`, `unless`), the codecs csv, long, int, boolean and none, modules from registries; in dedup micro-batches and changelog input.",

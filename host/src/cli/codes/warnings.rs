@@ -8,7 +8,7 @@ pub static ENTRIES: &[Entry] = &[
         code: "W-CYCLIC-KEY",
         when: "a key part is a cyclic date function (hour, minute, weekday), or a field computed by one",
         reason: "Records of different days share the key: of 9 o'clock today and 9 o'clock tomorrow one remains.",
-        ways: &["a tumbling window instead", "the whole date in the key"],
+        ways: &["a tumbling window instead: `window: { tumbling: 1h }`", "the whole date in the key"],
         rules: &["K14"],
     },
     Entry {
@@ -115,6 +115,16 @@ pub static ENTRIES: &[Entry] = &[
         reason: "State belongs to the id. The default follows the name of the guest and the place of the stage, so another stage in front may take the state over.",
         ways: &["add an `id`"],
         rules: &["R8"],
+    },
+    Entry {
+        code: "W-SQL",
+        when: "something in a statement given to `tamis import` is left out, or done in another way",
+        reason: "The pipeline runs without it, or does what the statement must have meant. The message says which, and why.",
+        ways: &[
+            "read it, and change the file that was printed if something else is wanted",
+            "`tamis plan` says what the file does",
+        ],
+        rules: &["D1"],
     },
     Entry {
         code: "W-QUOTED",
