@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     /// Arguments for each verb, good or bad: the envelope is the same.
-    const CALLS: [&[&str]; 12] = [
+    const CALLS: [&[&str]; 13] = [
         &["run", "no-such-file.yaml"],
         &["validate", "no-such-file.yaml"],
         &["plan", "no-such-file.yaml"],
