@@ -8,7 +8,7 @@ use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session, printable};
 use crate::config::filled::{Found, filled, flow, to_yaml};
-use crate::config::pipeline::Stage;
+use crate::config::pipeline::{Sink, Source, Stage};
 use crate::config::values;
 use crate::guest::Module;
 use crate::plan::{Clock, OutputKind, Plan, Planned};
@@ -46,6 +46,9 @@ pub fn text(plan: &Plan) -> String {
         text.push_str("# none: records leave as they came\n");
     }
     text.push_str(&format!("# decoded: {}\n", decoded(plan)));
+    if let Some(promise) = delivery(plan) {
+        text.push_str(&format!("\n# delivery\n{promise}"));
+    }
     text.push_str("\n# modules\n");
     for (role, module) in modules(plan) {
         let version = format!("{}@{}", module.name(), module.version());
@@ -129,6 +132,33 @@ fn costs(plan: &Plan, planned: &Planned) -> Option<String> {
     }
     let stage = plan.pipeline.stages.iter().find(|s| s.id == planned.id)?;
     Some(format!("an entry per key; {}", bound(stage, planned.traits.bounded_state)))
+}
+
+/// What a pipeline on Kafka promises, and what that costs.
+fn delivery(plan: &Plan) -> Option<String> {
+    let pipeline = &plan.pipeline;
+    let (Source::Kafka(source), Sink::Kafka(sink)) = (&pipeline.source, &pipeline.sink) else { return None };
+    let every = values::print_duration(pipeline.run.commit);
+    let promise = match sink.exactly_once {
+        true => format!(
+            "exactly once: output, state and positions become visible together, every {every}; readers need `isolation.level=read_committed`"
+        ),
+        false => format!(
+            "at least once: nothing is lost; after a crash what left in the last {every} leaves again; readers see output at once"
+        ),
+    };
+    let mut text = format!("# {promise}\n# group: {}\n", source.group.as_ref().unwrap_or(&pipeline.name));
+    let stateful = plan.stages.iter().any(|stage| stage.key.is_some());
+    for topic in source.topics.iter().filter(|_| stateful && pipeline.state.durable) {
+        text.push_str(&format!(
+            "# changelog: {}; for each new key about 70 bytes before compression, for each kept record its size more, and about 400 bytes a commit and partition\n",
+            crate::kafka::run::changelog_topic(&pipeline.name, topic)
+        ));
+    }
+    if stateful && !pipeline.state.durable {
+        text.push_str("# state: in memory; a crash loses it, a stop lets open results leave\n");
+    }
+    Some(text)
 }
 
 fn bound(stage: &Stage, windowed: bool) -> String {

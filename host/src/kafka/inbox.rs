@@ -10,19 +10,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use rdkafka::consumer::Consumer;
-use rdkafka::error::RDKafkaErrorCode;
 
+use super::attempts::Attempts;
 use super::group::{Group, Place, Said, list};
+pub use super::owned::Settings;
+use super::owned::{Owned, Stage, fill};
 use super::raw::{PartitionQueue, high_watermark};
 use super::restore::{Answer, Begin, Found, Job, Restored};
 use super::token::Token;
-use crate::batch::{Batch, Headers, Kind, Origin, Payload, Row, Span};
-use crate::config::kafka::Until;
 use crate::files::Trouble;
-use crate::files::source::{self, Polled, Polling, Position};
+use crate::files::source::{Polled, Polling, Position};
 use crate::ops::{Phase, Seat};
 use crate::task::Input;
-use crate::time::NONE_YET;
 use crate::worker::{Event, Inbox, Joined};
 
 /// A signal is noticed within this time.
@@ -36,46 +35,6 @@ pub type Tokens = Rc<RefCell<HashMap<Place, Token>>>;
 /// Says whether kept state may be used: stage and what it was made with, of all stages.
 pub type Judge<'a> = Box<dyn Fn(&BTreeMap<String, serde_json::Value>) -> Result<(), Trouble> + 'a>;
 
-/// How the inbox reads.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Most rows of a batch.
-    pub rows: usize,
-    /// Most bytes of a batch; a larger record is a batch of its own.
-    pub bytes: usize,
-    /// Where the input ends.
-    pub until: Option<Until>,
-}
-
-/// What is known of a partition that is ours.
-struct Owned {
-    place: Place,
-    /// Its number as an input of the source.
-    input: u16,
-    queue: PartitionQueue,
-    stage: Stage,
-    /// The next offset that is new: the library has handed out old records again.
-    next: i64,
-    /// The next offset that has not been dealt with.
-    taken: i64,
-    /// With `until: end`, the offset behind its last record.
-    end: Option<i64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Its state is being restored.
-    Restoring,
-    /// Its records are read.
-    Running,
-    /// All were read, which has not been said yet.
-    Ended,
-    /// All were read.
-    Finished,
-    /// Retention removed what comes next.
-    Lost,
-}
-
 /// The inbox.
 pub struct KafkaInbox<'a> {
     owned: Vec<Owned>,
@@ -84,6 +43,8 @@ pub struct KafkaInbox<'a> {
     inputs: Vec<Input>,
     numbers: HashMap<Place, u16>,
     settings: Settings,
+    /// What is remembered of runs that ended of themselves.
+    attempts: Attempts,
     /// What every request to restore has in common.
     job: Job,
     answers: Receiver<Answer>,
@@ -116,6 +77,7 @@ impl<'a> KafkaInbox<'a> {
     pub fn new(
         group: Group,
         settings: Settings,
+        attempts: Attempts,
         job: impl FnOnce(Sender<Answer>) -> Job,
         tokens: Tokens,
         judge: Judge<'a>,
@@ -128,6 +90,7 @@ impl<'a> KafkaInbox<'a> {
             inputs: Vec::new(),
             numbers: HashMap::new(),
             settings,
+            attempts,
             job: job(say),
             answers,
             tokens,
@@ -179,6 +142,11 @@ impl<'a> KafkaInbox<'a> {
     /// Duplicates that the tasks which are here had dropped before they came.
     pub fn duplicates_before(&self) -> u64 {
         self.duplicates.values().sum()
+    }
+
+    /// The run ends as it should: what comes next did not end it.
+    pub fn end_well(&self) {
+        self.owned.iter().for_each(|owned| self.attempts.forget(&owned.place));
     }
 
     /// Asks for the positions and the state of partitions.
@@ -268,7 +236,9 @@ impl<'a> KafkaInbox<'a> {
             // The end is that of the first time, however often it is read again.
             let end = end.map(|end| *self.ends.entry(place.clone()).or_insert(end));
             new.push((place.clone(), offset));
-            self.owned.push(Owned { place, input, queue, stage: Stage::Restoring, next: offset, taken: offset, end });
+            let attempt = self.attempts.begin(&place, offset);
+            let (stage, next, taken) = (Stage::Restoring, offset, offset);
+            self.owned.push(Owned { place, input, queue, stage, next, taken, end, attempt });
         }
         self.asked.clear();
         self.answer_assign(&new)
@@ -326,7 +296,7 @@ impl<'a> KafkaInbox<'a> {
             let at = (self.turn + step) % count;
             let Some(owned) = self.owned.get_mut(at) else { continue };
             let polled = match owned.stage {
-                Stage::Running if may_read(owned.input) => fill(owned, &self.settings),
+                Stage::Running if may_read(owned.input) => fill(owned, &self.settings, &self.attempts),
                 Stage::Ended => {
                     owned.stage = Stage::Finished;
                     Some(Polled::Finished(vec![owned.input]))
@@ -346,104 +316,6 @@ impl<'a> KafkaInbox<'a> {
             && self.assigned
             && !self.owned.is_empty()
             && self.owned.iter().all(|o| o.stage == Stage::Finished)
-    }
-}
-
-/// Fills a batch from one partition.
-fn fill(owned: &mut Owned, settings: &Settings) -> Option<Polled> {
-    let mut filling = Filling::default();
-    while filling.rows.len() < settings.rows {
-        let Some(message) = owned.queue.peek(settings.rows) else { break };
-        let offset = message.offset();
-        match message.error() {
-            RDKafkaErrorCode::NoError => {}
-            RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
-                owned.queue.pass();
-                owned.stage = Stage::Lost;
-                break;
-            }
-            code => {
-                tracing::warn!(topic = &*owned.place.0, partition = owned.place.1, "kafka: {code}");
-                owned.queue.pass();
-                continue;
-            }
-        }
-        if offset < owned.next {
-            owned.queue.pass();
-            continue;
-        }
-        let late = |at: i64| message.timestamp().is_some_and(|ms| ms.saturating_mul(1_000_000) >= at);
-        if owned.end.is_some_and(|end| offset >= end) || matches!(settings.until, Some(Until::At(at)) if late(at)) {
-            owned.stage = Stage::Ended;
-            break;
-        }
-        let size = message.key().map_or(0, <[u8]>::len) + message.value().map_or(0, <[u8]>::len);
-        if !filling.rows.is_empty() && filling.bytes.len() + size > settings.bytes {
-            break;
-        }
-        filling.push(owned.input, &message);
-        owned.next = offset + 1;
-        owned.queue.pass();
-        if owned.end.is_some_and(|end| owned.next >= end) {
-            owned.stage = Stage::Ended;
-            break;
-        }
-    }
-    if !filling.rows.is_empty() {
-        return Some(Polled::Rows(filling.done()));
-    }
-    if owned.stage == Stage::Ended {
-        owned.stage = Stage::Finished;
-        return Some(Polled::Finished(vec![owned.input]));
-    }
-    None
-}
-
-/// A batch while it is filled: keys and values in one arena.
-#[derive(Default)]
-struct Filling {
-    rows: Vec<Row>,
-    bytes: Vec<u8>,
-    headers: Vec<Headers>,
-}
-
-impl Filling {
-    fn push(&mut self, input: u16, message: &super::raw::Message<'_>) {
-        let headers = message.headers();
-        let number = match headers.is_empty() {
-            true => Row::NO_HEADERS,
-            false => {
-                self.headers.push(headers);
-                (self.headers.len() - 1) as u32
-            }
-        };
-        let (key, value) = (self.payload(message.key()), self.payload(message.value()));
-        self.rows.push(Row {
-            origin: Origin { input, epoch: message.epoch(), offset: message.offset(), child: 0 },
-            timestamp: message.timestamp().unwrap_or(NONE_YET),
-            key,
-            value,
-            headers: number,
-            kind: Kind::Insert,
-            window: Row::NO_WINDOW,
-            arrival: 0,
-            redelivered: false,
-        });
-    }
-
-    fn payload(&mut self, bytes: Option<&[u8]>) -> Payload {
-        let Some(bytes) = bytes else { return Payload::Null };
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(bytes);
-        Payload::Bytes(Span { arena: 0, start, len: bytes.len() as u32 })
-    }
-
-    fn done(self) -> Polling {
-        let place = |row: &Row| source::Place { input: row.origin.input, offset: row.origin.offset, end: 0 };
-        let rows = self.rows.iter().map(place).collect();
-        let mut batch = Batch { rows: self.rows, headers: self.headers, ..Batch::default() };
-        batch.add_arena(self.bytes);
-        Polling { batch, file: 0, rows }
     }
 }
 

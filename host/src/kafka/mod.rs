@@ -5,6 +5,7 @@
 //! finds where they go on, `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
 //! written, `checkpoints` what need not be read again, `raw` is the only unsafe code, `run` puts it together.
 
+pub mod attempts;
 pub mod buried;
 pub mod changelog;
 pub mod checkpoints;
@@ -13,6 +14,7 @@ pub mod committer;
 pub mod group;
 pub mod inbox;
 pub mod outbox;
+pub mod owned;
 pub mod partition;
 pub mod raw;
 pub mod reset;

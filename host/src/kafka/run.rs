@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::attempts::Attempts;
 use super::checkpoints::Checkpoints;
 use super::client::{Clients, ends};
 use super::committer::{Committer, Setup};
@@ -221,7 +222,7 @@ pub fn work(
     };
     let limits = &plan.pipeline.limits;
     let settings = Settings { rows: limits.batch_rows, bytes: limits.batch_bytes, until: source.until };
-    let mut inbox = KafkaInbox::new(group, settings, job, tokens, judge, stop);
+    let mut inbox = KafkaInbox::new(group, settings, Attempts::below(dir.path()), job, tokens, judge, stop);
     let mut outbox = KafkaOutbox::new(committer, targets, &clients, plan);
     inbox.tell(Arc::clone(seat));
     outbox.tell(Arc::clone(seat));
@@ -241,6 +242,9 @@ pub fn work(
         duplicates += dropped(task, plan);
     }
     let duplicates = duplicates.saturating_sub(inbox.duplicates_before());
+    if ended.is_ok() {
+        inbox.end_well();
+    }
     outbox.close_log();
     let did = ended.map(|ended| Did {
         ended,
