@@ -115,6 +115,40 @@ fn every_code_that_is_raised_is_explained_and_every_explanation_is_of_a_code_tha
     assert!(idle.is_empty(), "explained and never raised: {idle:?}");
 }
 
+/// What dead letters say is explained as well.
+#[test]
+fn every_failure_of_a_record_is_explained() {
+    const CALLS: [&str; 6] = [
+        "own_failure(\"",
+        ".failure(\"",
+        "Failure::permanent(\"",
+        "Broken { code: \"",
+        "code: \"",
+        "const CODE: &str = \"",
+    ];
+    let mut raised = BTreeSet::new();
+    for path in ["host/src", "transforms"].iter().flat_map(|below| files(below, ".rs")) {
+        let name = path.to_string_lossy().into_owned();
+        if name.contains("/codes/")
+            || name.ends_with("tests.rs")
+            || name.contains("/tests/")
+            || name.contains("/script/")
+        {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let found = CALLS.iter().flat_map(|call| code.split(call).skip(1)).map(|rest| rest.split('"').next().unwrap());
+        raised.extend(found.filter(|code| code.starts_with(|c: char| c.is_ascii_lowercase())).map(str::to_string));
+    }
+    let explained: BTreeSet<String> = codes::failures().map(|entry| entry.code.to_string()).collect();
+    let missing: Vec<&String> = raised.difference(&explained).collect();
+    assert!(raised.len() > 10 && missing.is_empty(), "raised and not explained: {missing:?}");
+    // Codecs make theirs of a variable.
+    let idle: Vec<&String> = explained.difference(&raised).filter(|code| *code != "json").collect();
+    assert!(idle.is_empty(), "explained and never raised: {idle:?}");
+}
+
 /// Findings of guests have codes as well, and those of ours are explained.
 #[test]
 fn bundled_guests_raise_only_codes_that_are_explained() {

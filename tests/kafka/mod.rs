@@ -3,4 +3,5 @@
 mod conformance;
 mod examples;
 mod harness;
+mod import;
 mod pipelines;

@@ -10,7 +10,7 @@ use crate::config::nearest;
 /// Arguments of `explain`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A code such as P-UNIT, D-NO1, W-IDLE; without one, all are listed
+    /// A code such as P-UNIT, D-NO1, W-IDLE, null_key; without one, all are listed
     #[arg(value_name = "CODE")]
     pub code: Option<String>,
 }
@@ -18,16 +18,16 @@ pub struct Args {
 /// The verb.
 pub fn main(args: &Args, _session: &mut Session) -> Result<Reply, Failure> {
     let Some(code) = &args.code else {
-        let text: String = codes::all().map(|entry| format!("{:<17} {}\n", entry.code, entry.when)).collect();
-        let entries: Vec<Value> = codes::all().map(json_of).collect();
+        let text: String = everything().map(|entry| format!("{:<17} {}\n", entry.code, entry.when)).collect();
+        let entries: Vec<Value> = everything().map(json_of).collect();
         return Ok(Reply::new(text, json!({ "codes": entries })));
     };
     match codes::find(code) {
         Some(entry) => Ok(Reply::new(text_of(entry), json_of(entry))),
         None => {
             let failure = Failure::invalid(format!("there is no code `{code}`"));
-            let begins = codes::all().map(|e| e.code).find(|c| c.starts_with(&code.to_uppercase()));
-            Err(match begins.or_else(|| nearest(code, codes::all().map(|e| e.code))) {
+            let begins = everything().map(|e| e.code).find(|c| c.starts_with(&code.to_uppercase()));
+            Err(match begins.or_else(|| nearest(code, everything().map(|e| e.code))) {
                 Some(near) => failure.help(format!("perhaps {near}")),
                 None => failure.help("`tamis explain` lists them all"),
             })
@@ -35,9 +35,15 @@ pub fn main(args: &Args, _session: &mut Session) -> Result<Reply, Failure> {
     }
 }
 
+/// What is said of files and of records.
+fn everything() -> impl Iterator<Item = &'static Entry> {
+    codes::all().chain(codes::failures())
+}
+
 fn text_of(entry: &Entry) -> String {
     let kind = match entry.code.as_bytes().first() {
         Some(b'W') => "warning",
+        Some(first) if first.is_ascii_lowercase() => "failure of a record",
         _ => "refused",
     };
     let mut text =
@@ -78,9 +84,9 @@ mod tests {
 
     #[test]
     fn every_code_has_a_reason_and_a_way_out() {
-        for entry in codes::all() {
+        for entry in everything() {
             assert!(!entry.reason.is_empty() && !entry.ways.is_empty(), "{}", entry.code);
-            assert_eq!(codes::all().filter(|e| e.code == entry.code).count(), 1, "{}", entry.code);
+            assert_eq!(everything().filter(|e| e.code == entry.code).count(), 1, "{}", entry.code);
         }
     }
 

@@ -143,6 +143,10 @@ pub fn sink(table: &Table, source: Option<&Table>, event_time: bool, notes: &mut
     if event_time {
         kafka.insert("timestamp".to_string(), json!("event"));
     }
+    if table.option("connector").is_none() {
+        // There the statement makes the topic.
+        kafka.insert("create".to_string(), json!({}));
+    }
     formats(table, notes);
     Some(json!({ "kafka": kafka }))
 }

@@ -232,6 +232,10 @@ impl Import<'_> {
                 "broken records are passed over, each with a line in the log; `errors: { dead_letter: .. }` keeps them";
             notes.note(text, self.source.map_or(span, |table| table.span));
         }
+        if dedup.is_some() && file["source"].get("kafka").is_some() {
+            file.insert("state".to_string(), json!({ "changelog": { "create": true } }));
+            notes.note("state is kept in a changelog topic beside the others, which is made if it is missing", span);
+        }
         if let (Some(dedup), Some(sink)) = (&dedup, self.sink) {
             self.compare_keys(dedup, sink, notes);
         }

@@ -268,7 +268,10 @@ impl Words<'_> {
             )
         } else if waits && self.s.keep == Keep::First {
             ("the record and about 100 bytes".to_string(), "one image per candidate that outlives a commit")
-        } else if waits || self.plan.images || self.s.output == Output::Retract {
+        } else if self.plan.images && self.plan.code == Code::FA {
+            // A null value takes the row back, so the row must be known.
+            ("the record and about 100 bytes".to_string(), "one image per first record, nothing per duplicate")
+        } else if waits || self.plan.images {
             ("the record and about 100 bytes".to_string(), "up to one image per record, the last per key and commit")
         } else if self.plan.code == Code::FA {
             ("a mark with its position, no record".to_string(), "one mark per first record, nothing per duplicate")

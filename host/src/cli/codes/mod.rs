@@ -1,5 +1,6 @@
 //! What every code means: the reason, the nearest legal settings, the rules behind it.
 
+mod failures;
 mod file;
 mod refusals;
 mod warnings;
@@ -7,7 +8,7 @@ mod warnings;
 /// One code.
 #[derive(Debug)]
 pub struct Entry {
-    /// `P-UNIT`, `D-NO1`, `W-IDLE`, ...
+    /// `P-UNIT`, `D-NO1`, `W-IDLE`, `null_key`, ...
     pub code: &'static str,
     /// When it is said.
     pub when: &'static str,
@@ -24,7 +25,12 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     file::ENTRIES.iter().chain(refusals::ENTRIES).chain(warnings::ENTRIES)
 }
 
-/// One of them.
+/// Failures of single records, which stand in dead letters.
+pub fn failures() -> impl Iterator<Item = &'static Entry> {
+    failures::ENTRIES.iter()
+}
+
+/// One of either.
 pub fn find(code: &str) -> Option<&'static Entry> {
-    all().find(|entry| entry.code.eq_ignore_ascii_case(code))
+    all().chain(failures()).find(|entry| entry.code.eq_ignore_ascii_case(code))
 }
