@@ -140,9 +140,12 @@ fn join(
             slot.let_go(number);
         }
     }
-    let waits = group.phase == Phase::Waiting;
+    // A wake that is too early only looks and is set anew, so a group that lasts longer keeps the one it has.
+    let lasts = before.iter().all(|before| before.last < group.last);
+    let as_before = !won && before.len() == 1 && before[0].anchor == group.anchor;
+    let wakes = group.phase == Phase::Waiting && !lasts && !as_before;
     others.push(group);
-    save(dedup, &others, slot, waits);
+    save(dedup, &others, slot, wakes);
     if let Some(group) = others.last().filter(|_| won) {
         dedup.keep(group, row, slot);
     }
@@ -257,7 +260,7 @@ pub fn wake(dedup: &mut Dedup, at: Stamp, slot: &mut Slot<'_>, out: &mut Out) {
     save(dedup, &groups, slot, true);
 }
 
-/// Writes the groups, and the wake of the next to leave if it may have changed.
+/// Writes the groups. `wakes`: the wake that is set may be too late for the next to leave, or of another rank.
 fn save(dedup: &mut Dedup, groups: &[Group], slot: &mut Slot<'_>, wakes: bool) {
     let Some(expires) = groups.iter().map(|group| dedup.gone_at(group)).max() else { return slot.remove() };
     dedup.save(groups, slot, expires);

@@ -65,9 +65,11 @@ impl Dedup {
         }
     }
 
-    /// Where the row stands; the position will do where nothing is compared.
+    /// Where the row stands. Of what has left for good the place of its arrival will do, where groups become one; else the
+    /// order value stays all the same, since the next settings may compare it.
     fn standing_of(&self, row: &Row<'_>, phase: Phase) -> Standing {
-        if self.is_final(phase) { arrival(self, row) } else { standing(self, row) }
+        let settled = self.is_final(phase) && self.settings.window.grows();
+        if settled { arrival(self, row) } else { standing(self, row) }
     }
 
     /// Sets the time of a group to that of its kept record, if it is needed.

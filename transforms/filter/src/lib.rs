@@ -47,7 +47,6 @@ enum Shape {
 impl Transform for Filter {
     fn check(params: &Value, _context: &Value) -> Check {
         let mut check = Check::default();
-        check.traits.row_preserving = true;
         match compile(params) {
             Ok((expression, env)) => {
                 let (fields, problems) = reads::of(&expression);
