@@ -171,8 +171,16 @@ impl Chain {
                 return Ok(());
             };
             let mut output = stage.apply(batch, state, &env, counters, task.wants_duplicates, out)?;
-            if !output.undecoded.is_empty() && (is_read || !output.writes.is_empty()) {
+            let is_needed = is_read || !output.writes.is_empty() || !output.unkeyed.is_empty();
+            if !output.undecoded.is_empty() && is_needed {
                 self.decoder.decode_rows(&mut output.next, &output.undecoded)?;
+            }
+            if !output.unkeyed.is_empty() {
+                stage.key_late(&mut output.next, &output.unkeyed, &env)?;
+                if is_read && !self.key_paths.is_empty() {
+                    let rows: Vec<u32> = output.unkeyed.iter().map(|(row, _)| *row).collect();
+                    self.decoder.decode_rows(&mut output.next, &rows)?;
+                }
             }
             if !output.writes.is_empty() {
                 let changed = crate::value::write_late(&mut output.next, &output.writes, stage.whole_value);

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use tamis_guest::document::{Builder, Doc};
-
 use crate::batch::{Batch, Cell, Field, Headers, Image, Kind, Owned, Payload, Row, Span, Track, kind};
 use crate::chain::{Emit, Failure, Out, Route, add_headers, push_missing};
 use crate::columns::{Env, Keys};
@@ -26,6 +24,8 @@ pub struct Done {
     pub undecoded: Vec<u32>,
     /// What is to be put into values once they are decoded.
     pub writes: Vec<Write>,
+    /// Rows whose key is to be made once they are decoded, and their windows.
+    pub unkeyed: Vec<(u32, (i64, i64))>,
     /// Values that were changed.
     written: Written,
     /// Rows that came in.
@@ -310,6 +310,7 @@ impl Assembly<'_> {
         }
         let mut made = Vec::new();
         for (at, item) in plan.iter().enumerate() {
+            let mut unkeyed = false;
             let (output, written) = match item {
                 Next::Row { row, change, new_image } => {
                     if *new_image {
@@ -320,7 +321,10 @@ impl Assembly<'_> {
                     let key = key.map(|(written, row)| written.cell(row)).map(|c| (c.kind, c.bytes.to_vec()));
                     (change.map(|output| output as usize), key)
                 }
-                Next::Image { output, image, .. } => (Some(*output as usize), owned_cell(&image.output_key)),
+                Next::Image { output, image, .. } => {
+                    unkeyed = matches!(image.output_key, Owned::Null);
+                    (Some(*output as usize), owned_cell(&image.output_key))
+                }
             };
             let mut window = Row::NO_WINDOW;
             if let Some(output) = output {
@@ -349,9 +353,11 @@ impl Assembly<'_> {
                 let kind = next.rows.get(at).map(|row| row.kind.word().into());
                 add_headers(&mut next, at, vec![("tamis.kind".to_owned(), kind)]);
             }
-            if let (OutputKind::Upsert, Some((kind, bytes))) = (self.stage.traits.output, written) {
+            if unkeyed && self.stage.traits.output == OutputKind::Upsert {
+                done.unkeyed.push((at as u32, window));
+            } else if let (OutputKind::Upsert, Some((kind, bytes))) = (self.stage.traits.output, written) {
                 let start = made.len() as u32;
-                let kind = self.output_key(kind, &bytes, window, &mut made);
+                let kind = self.stage.output_key(kind, &bytes, window, &mut made);
                 let span = Span { arena: MADE, start, len: made.len() as u32 - start };
                 if let Some(row) = next.rows.get_mut(at) {
                     row.key = Payload::Cell(kind, span);
@@ -478,49 +484,6 @@ impl Assembly<'_> {
             }
             WindowBounds::None => {}
         }
-    }
-
-    /// The key of an upsert record (O6, 9.2): a bare part, or an object; with the window in it if the stage says so.
-    fn output_key(&self, key_kind: u8, bytes: &[u8], window: (i64, i64), into: &mut Vec<u8>) -> u8 {
-        let names = self.stage.key.as_ref().map(|key| key.names.as_slice()).unwrap_or_default();
-        let traits = &self.stage.traits;
-        let windowed = traits.window_in_key && window != Row::NO_WINDOW;
-        let cell = Cell { kind: key_kind, bytes };
-        let null_part = names.len() == 1 && cell.is_null();
-        if !windowed && !null_part {
-            into.extend_from_slice(bytes);
-            return key_kind;
-        }
-        let mut builder = Builder::new();
-        builder.open(kind::STRUCT);
-        match names {
-            [name] => {
-                builder.name(name.as_bytes());
-                builder.cell(key_kind, bytes);
-            }
-            [] => {
-                builder.name(b"key");
-                builder.cell(key_kind, bytes);
-            }
-            _ => {
-                if let Ok(doc) = Doc::unchecked(bytes) {
-                    for child in doc.root().children() {
-                        builder.name(child.name_bytes());
-                        builder.copy(child);
-                    }
-                }
-            }
-        }
-        if windowed {
-            builder.name(b"window_start");
-            builder.int(window.0.div_euclid(1_000_000));
-            if !traits.window_start_only {
-                builder.name(b"window_end");
-                builder.int(window.1.div_euclid(1_000_000));
-            }
-        }
-        builder.close();
-        builder.finish_into(into)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::plan::{Clock, ColumnRef, ExpiresBy, OutputKind, Plan, Planned, Traits
 use crate::portion::{Portion, join, processing};
 use crate::time::{NONE_YET, Stamp};
 
+mod output_key;
 mod without_state;
 
 /// Most wakes one call may fire (contract rule 8).
@@ -75,8 +76,17 @@ pub struct Output {
     pub undecoded: Vec<u32>,
     /// What is to be put into values once they are decoded.
     pub writes: Vec<crate::value::Write>,
+    /// Rows of `next` whose key is still to be made, and their windows.
+    pub unkeyed: Vec<(u32, (i64, i64))>,
     /// What is still to be done, once `next` has passed.
     pub rest: Option<Batch>,
+}
+
+impl Output {
+    /// A batch that goes on as it is.
+    pub(crate) fn of(next: Batch) -> Output {
+        Output { next, undecoded: Vec::new(), writes: Vec::new(), unkeyed: Vec::new(), rest: None }
+    }
 }
 
 impl Stage {
@@ -149,7 +159,7 @@ impl Stage {
         loop {
             let Portion { batch: first, rest, due, limit } = self.portion(batch, state.as_ref());
             match self.call(first, due, limit, state, env, wants_duplicates, out)? {
-                Answer::Done(mut done) => {
+                Answer::Done(done) => {
                     self.count(&done, counters);
                     if let (Some(keyed), Some(after)) = (state.as_mut(), self.traits.space_after) {
                         let end = self.end(&done.next);
@@ -160,9 +170,8 @@ impl Stage {
                     }
                     self.rows_per_call = self.rows_per_call.saturating_mul(2);
                     self.wakes_per_call = (self.wakes_per_call * 2).min(WAKES_PER_CALL);
-                    let undecoded = std::mem::take(&mut done.undecoded);
-                    let writes = std::mem::take(&mut done.writes);
-                    return Ok(Output { next: done.next, undecoded, writes, rest });
+                    let outcome::Done { next, undecoded, writes, unkeyed, .. } = *done;
+                    return Ok(Output { next, undecoded, writes, unkeyed, rest });
                 }
                 Answer::Again(whole) => batch = join(whole, rest),
                 Answer::Blame(whole, why) => {
@@ -174,7 +183,7 @@ impl Stage {
                     whole.keep(&[]);
                     self.rows_per_call = 1;
                     self.wakes_per_call = 1;
-                    return Ok(Output { next: whole, undecoded: Vec::new(), writes: Vec::new(), rest });
+                    return Ok(Output { rest, ..Output::of(whole) });
                 }
             }
         }

@@ -8,6 +8,7 @@ use crate::columns::{Env, Keys};
 use crate::config::pipeline::{NullKey, OnError};
 use crate::guest::call::{Outcome, RowFailure};
 use crate::keyed::Keyed;
+use crate::outcome;
 use crate::stage::Counters;
 use crate::time::Stamp;
 
@@ -59,7 +60,8 @@ impl Stage {
         };
         let done = self.assemble(batch, answer, &rows, keys, None, env, false, out);
         self.count(&done, counters);
-        Ok(Output { next: done.next, undecoded: done.undecoded, writes: done.writes, rest: None })
+        let outcome::Done { next, undecoded, writes, unkeyed, .. } = done;
+        Ok(Output { next, undecoded, writes, unkeyed, rest: None })
     }
 
     fn needs_state(&self, keys: &Keys, row: usize) -> bool {
