@@ -81,6 +81,16 @@ pub static ENTRIES: &[Entry] = &[
         rules: &[],
     },
     Entry {
+        code: "double",
+        when: "bytes that are decoded as a double are not eight, or a value that is encoded as one is no number",
+        reason: "A number that is guessed is another number.",
+        ways: &[
+            "the codec that wrote the bytes, such as `decode: { value: json }`",
+            "`raw`: take the bytes as they are",
+        ],
+        rules: &[],
+    },
+    Entry {
         code: "string",
         when: "a value that is encoded as text is none",
         reason: "The codec `string` writes text and nothing else.",
