@@ -2,6 +2,7 @@
 
 mod conformance;
 mod examples;
+mod faults;
 mod harness;
 mod import;
 mod pipelines;
