@@ -5,4 +5,5 @@ mod examples;
 mod faults;
 mod harness;
 mod import;
+mod outage;
 mod pipelines;

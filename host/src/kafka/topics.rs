@@ -170,16 +170,24 @@ impl Topics {
     fn entries(&self, topic: &str) -> Result<Vec<ConfigEntry>, Trouble> {
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
         let specifier = [ResourceSpecifier::Topic(topic)];
-        let answer = self.runtime.block_on(self.client.describe_configs(&specifier, &options));
         let trouble = |why: String| {
             Trouble::new(
                 format!("the settings of the topic {topic} cannot be read: {why}"),
                 "allow this user DESCRIBE_CONFIGS on it",
             )
         };
-        let resource = answer.map_err(|error| trouble(error.to_string()))?.into_iter().next();
-        let resource = resource.ok_or_else(|| trouble("no answer".to_owned()))?;
-        Ok(resource.map_err(|code| trouble(code.to_string()))?.entries)
+        // One of several brokers may not know yet of a topic that was just made: it has no settings there.
+        for _ in 0..100 {
+            let answer = self.runtime.block_on(self.client.describe_configs(&specifier, &options));
+            let resource = answer.map_err(|error| trouble(error.to_string()))?.into_iter().next();
+            match resource.ok_or_else(|| trouble("no answer".to_owned()))? {
+                Ok(resource) if !resource.entries.is_empty() => return Ok(resource.entries),
+                Ok(_) | Err(rdkafka::types::RDKafkaErrorCode::UnknownTopicOrPartition) => {}
+                Err(code) => return Err(trouble(code.to_string())),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Err(trouble("the broker does not know it".to_owned()))
     }
 
     /// Sees to it that a topic is there, and gives its number of partitions. Missing ones are made if `may_create`.

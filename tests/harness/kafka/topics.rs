@@ -22,6 +22,9 @@ use super::broker::Cluster;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long one question may take.
+const ANSWER: Duration = Duration::from_secs(20);
+
 /// A record as it is written and read. Numbers are those of its place once it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rec {
@@ -156,7 +159,7 @@ impl Cluster {
     /// Number of partitions; 0 if there is no such topic.
     pub fn partitions(&self, topic: &str) -> i32 {
         let consumer: BaseConsumer = self.client().create().expect("a client");
-        let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("metadata");
+        let metadata = patiently("metadata", || consumer.fetch_metadata(Some(topic), ANSWER));
         metadata.topics().iter().find(|t| t.name() == topic).map_or(0, |t| t.partitions().len() as i32)
     }
 
@@ -199,7 +202,8 @@ impl Cluster {
     pub fn ends(&self, topic: &str, committed: bool) -> Vec<i64> {
         let isolation = if committed { "read_committed" } else { "read_uncommitted" };
         let consumer: BaseConsumer = self.client().set("isolation.level", isolation).create().expect("a client");
-        (0..self.partitions(topic)).map(|p| consumer.fetch_watermarks(topic, p, PATIENCE).expect("ends").1).collect()
+        let end = |p| patiently("the end", || consumer.fetch_watermarks(topic, p, ANSWER)).1;
+        (0..self.partitions(topic)).map(end).collect()
     }
 
     /// Every committed record, partition by partition. Waits until no transaction is open, and fails if one stays.
@@ -236,6 +240,8 @@ impl Cluster {
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     at_end.insert(partition);
                 }
+                // A broker that is away comes back, or another one takes over.
+                Some(Err(error)) if is_transport(&error) => {}
                 Some(Err(error)) => panic!("{topic}: {error}"),
                 Some(Ok(message)) => found.entry(message.partition()).or_default().push(owned(&message)),
             }
@@ -255,7 +261,7 @@ impl Cluster {
             .expect("a consumer");
         let mut list = TopicPartitionList::new();
         list.add_partition_range(topic, 0, self.partitions(topic) - 1);
-        let list = consumer.committed_offsets(list, PATIENCE).expect("committed offsets");
+        let list = patiently("committed offsets", || consumer.committed_offsets(list.clone(), ANSWER));
         let elements = list.elements_for_topic(topic);
         elements.iter().map(|e| e.offset().to_raw().filter(|o| *o >= 0).map(|o| (o, e.metadata().into()))).collect()
     }
@@ -273,6 +279,24 @@ fn owned(message: &impl Message) -> Rec {
         value: message.payload().map(<[u8]>::to_vec),
         headers: headers.unwrap_or_default(),
     }
+}
+
+/// Asks until there is an answer: brokers go away in some tests.
+#[track_caller]
+fn patiently<T>(what: &str, mut ask: impl FnMut() -> Result<T, KafkaError>) -> T {
+    let began = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(error) if began.elapsed() > PATIENCE => panic!("{what}: {error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+fn is_transport(error: &KafkaError) -> bool {
+    use rdkafka::types::RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure, Resolve};
+    error.rdkafka_error_code().is_some_and(|code| [AllBrokersDown, BrokerTransportFailure, Resolve].contains(&code))
 }
 
 /// Waits until something is so, and fails if it does not become so in a minute.
