@@ -14,4 +14,5 @@ mod kill;
 mod model;
 mod operations;
 mod oracle;
+mod running;
 mod tidy;

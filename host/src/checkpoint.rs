@@ -138,6 +138,13 @@ impl Checkpoint {
         }
     }
 
+    /// Makes durable what was put so far, so that the end of the round has little left to do.
+    pub fn flush(&mut self) {
+        if let Some(Err(why)) = self.round.is_some().then(|| self.guarded("flush", Store::flush)).flatten() {
+            self.lose(why);
+        }
+    }
+
     /// Ends the round: with true it is the checkpoint, durably. With false the one before it stands, or none.
     pub fn finish(&mut self) -> bool {
         let Some(Round { token, generation, parts, chunks, digest }) = self.round.take() else { return false };
@@ -261,6 +268,10 @@ impl Store {
             self.parts.insert(key(generation, part, chunk), value).map_err(text)?;
         }
         Ok(())
+    }
+
+    fn flush(&self) -> Result<(), String> {
+        self.parts.flush().map(drop).map_err(text)
     }
 
     /// Parts first, the head last; then what the head no longer names goes.

@@ -273,13 +273,16 @@ impl Conditions {
     pub fn of(pipeline: &Pipeline, partitions: Option<u32>) -> Conditions {
         let (known, bounded) = match &pipeline.source {
             Source::File { follow, paths, .. } => {
-                let plain = paths.len() == 1 && !paths.iter().any(|p| p.contains(['*', '?', '[']));
-                (plain.then_some(1), !follow)
+                let is_glob = |path: &String| path.contains(['*', '?', '[']);
+                let plain = paths.len() == 1 && !paths.iter().any(is_glob);
+                // Where files may appear, those of now say nothing.
+                let more = *follow && paths.iter().any(is_glob);
+                (if plain { Some(1) } else { partitions.filter(|_| !more) }, !follow)
             }
             Source::Stdin { .. } => (Some(1), true),
-            Source::Kafka(kafka) => (None, kafka.until.is_some()),
+            Source::Kafka(kafka) => (partitions, kafka.until.is_some()),
         };
-        Conditions { partitions: partitions.or(known), bounded, ends: true, ..Conditions::default() }
+        Conditions { partitions: known, bounded, ends: true, ..Conditions::default() }
     }
 }
 

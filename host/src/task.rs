@@ -14,7 +14,7 @@ use crate::config::pipeline::{InvalidTime, NullKey};
 use crate::event_time::TimeOf;
 use crate::format;
 use crate::in_order::InOrder;
-use crate::keyed::{Keyed, Mark};
+use crate::keyed::{Cursor, Keyed, Mark};
 use crate::plan::{Clock as StageClock, Plan};
 use crate::stage::Counters;
 use crate::time::{Activity, Clock, NONE_YET, Stamp};
@@ -76,6 +76,13 @@ pub struct Sealed {
     pub identity: String,
     /// What changed, or everything.
     pub changes: Vec<crate::keyed::Change>,
+}
+
+/// Where a round of pieces stands in the state of a task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slices {
+    stage: usize,
+    cursor: Cursor,
 }
 
 /// One task.
@@ -166,6 +173,19 @@ impl Task {
     /// All keyed state, by stage.
     pub fn dump(&mut self, plan: &Plan) -> Vec<Sealed> {
         self.sealed(plan, |keyed| keyed.dump())
+    }
+
+    /// The next piece of all keyed state, of about `budget` marks and entries; None: that was all. To be asked between
+    /// `seal` and the next rows; what the pieces of a round are good for is said in keyed/slices.rs.
+    pub fn dump_some(&self, plan: &Plan, at: &mut Slices, budget: usize) -> Option<Sealed> {
+        loop {
+            let (planned, state) = (plan.stages.get(at.stage)?, self.states.get(at.stage)?);
+            let changes = state.as_ref().and_then(|keyed| keyed.dump_some(&mut at.cursor, budget));
+            if let Some(changes) = changes {
+                return Some(Sealed { stage: planned.id.clone(), identity: planned.identity.to_string(), changes });
+            }
+            *at = Slices { stage: at.stage + 1, ..Slices::default() };
+        }
     }
 
     fn sealed(&mut self, plan: &Plan, mut of: impl FnMut(&mut Keyed) -> Vec<crate::keyed::Change>) -> Vec<Sealed> {

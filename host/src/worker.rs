@@ -5,20 +5,18 @@
 
 use std::sync::Arc;
 
-use crate::batch::Origin;
 use crate::chain::{Chain, Emit, Failure, Out, Route};
 use crate::config::pipeline::Tolerance;
 use crate::files::Trouble;
 use crate::files::sink::Refused;
 use crate::files::source::{Broken, Polled, Polling, Position};
+use crate::held::Held;
 use crate::plan::Plan;
+use crate::retry::{Attempts, Retry};
 use crate::task::{Input, InputEvent, Marker, Sealed, Task};
 use crate::time::Activity;
 
 mod moving;
-
-/// How long a task waits before it tries again to do what its state had no room for, ns.
-const PAUSE: i64 = 100_000_000;
 
 /// Where records, the clock and the wish to stop come from.
 pub trait Inbox {
@@ -81,8 +79,10 @@ pub struct Joined {
 pub trait Outbox: Out {
     /// Which task runs now, with which inputs and rows.
     fn enter(&mut self, task: usize, inputs: Arc<[Input]>, polled: Option<&Polling>, now: i64);
-    /// The first failure since the last `settle` that the tolerance does not let pass.
+    /// The first failure since the last `settle` that the tolerance does not let pass, or that may pass by itself.
     fn refused(&self) -> Option<Refused>;
+    /// This record is tried for the last time: its failure counts. None: that is over.
+    fn give_up(&mut self, on: Option<Attempts>);
     /// What was emitted since the last `settle` may leave.
     fn settle(&mut self) -> Result<(), Trouble>;
     /// From now on results are of scopes that are still open (R10).
@@ -101,6 +101,10 @@ pub trait Outbox: Out {
     }
     /// A task came with what it had counted before.
     fn came(&mut self, _plan: &Plan, _task: &Task) {}
+    /// Why nothing more may be read: what lasts takes more room than it may.
+    fn full(&self) -> Option<String> {
+        None
+    }
     /// Something the operator should know.
     fn note(&mut self, text: &str);
 }
@@ -158,31 +162,32 @@ pub struct Pace {
 /// One worker: a chain, and the tasks that share it.
 pub struct Worker<'a> {
     plan: Arc<Plan>,
-    chain: &'a mut Chain,
-    inbox: &'a mut dyn Inbox,
-    outbox: &'a mut dyn Outbox,
+    pub(crate) chain: &'a mut Chain,
+    pub(crate) inbox: &'a mut dyn Inbox,
+    pub(crate) outbox: &'a mut dyn Outbox,
     pace: Pace,
     salt: u64,
-    tasks: Vec<Running>,
+    pub(crate) tasks: Vec<Running>,
     /// Task and number in it of each input of the source.
     places: Vec<(usize, u16)>,
-    /// Inputs that may not be read, for drift.
+    /// Inputs that may not be read.
     blocked: Vec<bool>,
+    pub(crate) retry: Retry,
     committed: i64,
     checkpointed: i64,
     /// Whether anything happened since the last commit.
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// Whether it was said that a task waits for room.
-    paused: bool,
-    /// Whether a row may stop the run, so that batches must be kept until they are through.
-    may_stop: bool,
+    pub(crate) paused: bool,
+    /// Whether a row may stop the run, or be tried again, so that batches must be kept until they are through.
+    pub(crate) keeps: bool,
 }
 
-/// A task, and what it could not do yet because its state is full.
-struct Running {
-    task: Task,
-    inputs: Arc<[Input]>,
-    held: Option<(Polling, i64)>,
+/// A task, and what it could not do yet.
+pub(crate) struct Running {
+    pub(crate) task: Task,
+    pub(crate) inputs: Arc<[Input]>,
+    pub(crate) held: Option<Held>,
 }
 
 impl<'a> Worker<'a> {
@@ -198,7 +203,8 @@ impl<'a> Worker<'a> {
         let now = inbox.now();
         let plan = Arc::clone(&chain.plan);
         let bounded = plan.pipeline.stages.iter().any(|s| s.state.max_entries.or(s.state.max_bytes).is_some());
-        let may_stop = plan.pipeline.errors.tolerance == Tolerance::None || bounded;
+        let retry = Retry::of(&plan);
+        let keeps = plan.pipeline.errors.tolerance == Tolerance::None || bounded || retry.total > 0;
         let tasks = restored.into_iter().map(Running::new).collect();
         let (places, blocked) = (Vec::new(), Vec::new());
         Worker {
@@ -211,11 +217,12 @@ impl<'a> Worker<'a> {
             tasks,
             places,
             blocked,
+            retry,
             committed: now,
             checkpointed: now,
             dirty: false,
             paused: false,
-            may_stop,
+            keeps,
         }
     }
 
@@ -265,9 +272,16 @@ impl<'a> Worker<'a> {
             }
         }
         let until = self.until(now);
-        self.watch_drift(now)?;
+        let full = self.outbox.full();
+        self.watch_blocked(now, full.is_some())?;
+        if let Some(text) = full.as_ref().filter(|_| !self.paused) {
+            self.outbox
+                .note(&format!("paused until there is room: {text}; ways out: a greater quota, `retention`, a window"));
+            self.paused = true;
+        }
         let (tasks, places) = (&self.tasks, &self.places);
         let may_read = |input: u16| match places.get(usize::from(input)) {
+            _ if full.is_some() => false,
             Some(&(task, own)) => tasks.get(task).is_none_or(|r| r.held.is_none() && r.task.may_read(own)),
             None => true,
         };
@@ -299,7 +313,7 @@ impl<'a> Worker<'a> {
     /// When something must happen at the latest.
     fn until(&self, now: i64) -> i64 {
         let deadlines = self.tasks.iter().filter_map(|r| r.task.deadline());
-        let held = self.tasks.iter().filter_map(|r| r.held.as_ref().map(|(_, again)| *again));
+        let held = self.tasks.iter().filter_map(|r| r.held.as_ref().map(|held| held.again));
         let commit = self.dirty.then(|| self.committed.saturating_add(self.pace.commit));
         deadlines.chain(held).chain(commit).min().unwrap_or(i64::MAX).max(now)
     }
@@ -313,9 +327,9 @@ impl<'a> Worker<'a> {
                     return Ok(Some(ended));
                 }
             }
-            let held = self.tasks.get_mut(at).and_then(|r| r.held.take_if(|(_, again)| *again <= now));
-            if let Some((polling, _)) = held {
-                if let Some(ended) = self.push(at, polling)? {
+            let held = self.tasks.get_mut(at).and_then(|r| r.held.take_if(|held| held.again <= now));
+            if let Some(Held { polling, attempts, .. }) = held {
+                if let Some(ended) = self.push(at, polling, attempts)? {
                     return Ok(Some(ended));
                 }
             }
@@ -323,15 +337,17 @@ impl<'a> Worker<'a> {
         Ok(None)
     }
 
-    /// Tells tasks which of their inputs cannot be read because they are ahead of the others (W5, W9).
-    fn watch_drift(&mut self, now: i64) -> Result<(), Trouble> {
-        if self.plan.pipeline.time.max_drift.is_none() {
+    /// Tells tasks which of their inputs cannot be read, being ahead of the others (W9) or held up: that is no silence
+    /// (W5).
+    fn watch_blocked(&mut self, now: i64, full: bool) -> Result<(), Trouble> {
+        let time = &self.plan.pipeline.time;
+        if time.max_drift.or(time.idle).is_none() {
             return Ok(());
         }
         for input in 0..self.places.len() {
             let (task, own) = self.place(input as u16);
             let Some(running) = self.tasks.get_mut(task) else { continue };
-            let blocked = !running.task.may_read(own);
+            let blocked = full || running.held.is_some() || !running.task.may_read(own);
             if self.blocked.get(input) != Some(&blocked) {
                 if let Some(was) = self.blocked.get_mut(input) {
                     *was = blocked;
@@ -374,7 +390,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn place(&self, input: u16) -> (usize, u16) {
+    pub(crate) fn place(&self, input: u16) -> (usize, u16) {
         self.places.get(usize::from(input)).copied().unwrap_or_default()
     }
 
@@ -389,82 +405,7 @@ impl<'a> Worker<'a> {
         for row in &mut polling.batch.rows {
             row.origin.input = self.places.get(usize::from(row.origin.input)).map_or(0, |place| place.1);
         }
-        self.push(task, polling)
-    }
-
-    /// Pushes rows through a task. What a row stops goes no further than that row.
-    fn push(&mut self, at: usize, mut polling: Polling) -> Result<Option<Ended>, Trouble> {
-        let now = self.inbox.now();
-        let Some(running) = self.tasks.get_mut(at) else { return Ok(None) };
-        self.dirty = true;
-        polling.batch.now = now;
-        self.outbox.enter(at, Arc::clone(&running.inputs), Some(&polling), now);
-        let (savepoint, mark) = (running.task.savepoint(), self.outbox.mark());
-        let batch = if self.may_stop { polling.batch.clone() } else { std::mem::take(&mut polling.batch) };
-        let pushed = running.task.push(self.chain, batch, self.outbox);
-        if pushed.as_ref().is_err_and(|stop| stop.origin.is_none()) {
-            running.task.undo(savepoint);
-            self.outbox.undo(mark);
-        } else if let (Ok(()), Some(refused)) = (&pushed, self.outbox.refused()) {
-            // What came before the record leaves, the record itself stops the run.
-            running.task.undo(savepoint);
-            self.outbox.undo(mark);
-            let before = self.row_of(at, &polling, refused.origin).unwrap_or(0);
-            return self.stop_at(at, polling, before, refused);
-        }
-        self.outbox.settle()?;
-        let Err(stop) = pushed else {
-            self.inbox.taken(&polling, polling.rows.len());
-            return Ok(None);
-        };
-        let done = stop.origin.and_then(|origin| self.row_of(at, &polling, origin)).unwrap_or(0);
-        self.inbox.taken(&polling, done);
-        if !stop.pause {
-            return Ok(Some(self.failed(at, stop.failure, stop.origin)));
-        }
-        polling.drop_first(done);
-        let text = format!("{}: {}", stop.failure.stage, stop.failure.text);
-        if !std::mem::replace(&mut self.paused, true) {
-            self.outbox.note(&format!(
-                "paused until there is room: {text}; ways out: a greater bound, `overflow: evict-oldest`, a window"
-            ));
-        }
-        if let Some(running) = self.tasks.get_mut(at) {
-            running.held = Some((polling, now.saturating_add(PAUSE)));
-        }
-        Ok(None)
-    }
-
-    /// Pushes the rows before one that the tolerance does not let pass, and stops there.
-    fn stop_at(
-        &mut self,
-        at: usize,
-        polling: Polling,
-        before: usize,
-        refused: Refused,
-    ) -> Result<Option<Ended>, Trouble> {
-        let mut first = polling.batch.clone();
-        first.keep(&(0..before as u32).collect::<Vec<u32>>());
-        if let (Some(running), true) = (self.tasks.get_mut(at), before > 0) {
-            // These have passed once already.
-            let _ = running.task.push(self.chain, first, self.outbox);
-        }
-        self.outbox.settle()?;
-        self.inbox.taken(&polling, before);
-        Ok(Some(self.failed(at, refused.failure, Some(refused.origin))))
-    }
-
-    /// Number in a poll of the row of this origin.
-    fn row_of(&self, task: usize, polling: &Polling, origin: Origin) -> Option<usize> {
-        polling.rows.iter().position(|row| row.offset == origin.offset && self.place(row.input) == (task, origin.input))
-    }
-
-    fn failed(&self, at: usize, failure: Failure, origin: Option<Origin>) -> Ended {
-        let position = origin.and_then(|origin| {
-            let input = self.tasks.get(at)?.inputs.get(usize::from(origin.input))?;
-            Some((input.clone(), origin.offset))
-        });
-        Ended::Failed { failure, position }
+        self.push(task, polling, None)
     }
 
     /// A record that could not be framed is a failure with its position.

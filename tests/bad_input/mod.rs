@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tamis_tests::program::Folder;
+use tamis_tests::program::{Folder, Ran, tamis};
 
 /// Unique ids, from `in` to `out`.
 const PIPELINE: &str = "
@@ -115,16 +115,52 @@ fn what_cannot_be_read_is_an_environment_that_does_not_fit() {
     glob.run(&["run", "p.yaml"]).exits(3).says(&["no file matches"]);
 }
 
+/// The program as somebody who has rights to nothing but this folder. Root may do everything, so under root it runs
+/// under another user.
+#[cfg(unix)]
+fn as_nobody(folder: &Folder) -> Ran {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let program = folder.path("tamis");
+    if !program.exists() {
+        // Where it was built others may not look.
+        std::fs::copy(tamis(), &program).unwrap();
+        std::fs::set_permissions(folder.path("."), std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let mut command = std::process::Command::new(program);
+    command.args(["run", "p.yaml"]).current_dir(folder.path("."));
+    command.env("XDG_STATE_HOME", folder.path("state")).env("XDG_CACHE_HOME", folder.path("cache"));
+    if std::fs::metadata(folder.path("p.yaml")).unwrap().uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Ran(command.stdin(std::process::Stdio::null()).output().unwrap())
+}
+
 #[cfg(unix)]
 #[test]
 fn without_permission_nothing_runs() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = folder("permission", "", "{\"id\":1}\n");
-    std::fs::set_permissions(folder.path("in"), std::fs::Permissions::from_mode(0o000)).unwrap();
-    if std::fs::File::open(folder.path("in")).is_ok() {
-        return; // root may read everything
-    }
-    folder.run(&["run", "p.yaml"]).exits(3).says(&["permission denied", "give the user"]);
+    let may = |folder: &Folder, name: &str, mode: u32| {
+        std::fs::set_permissions(folder.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let folder = folder("permission", "state: { dir: kept }\n", "{\"id\":1}\n");
+    may(&folder, "in", 0o000);
+    as_nobody(&folder).exits(3).says(&["in: permission denied", "give the user"]);
+    may(&folder, "in", 0o444);
+    folder.write("out", "");
+    may(&folder, "out", 0o444);
+    as_nobody(&folder).exits(3).says(&["out: permission denied", "give the user"]);
+    may(&folder, "out", 0o666);
+    std::fs::remove_dir_all(folder.path("kept")).unwrap();
+    std::fs::create_dir(folder.path("kept")).unwrap();
+    may(&folder, "kept", 0o555);
+    as_nobody(&folder).exits(3).says(&["kept/lock: permission denied", "give the user"]);
+    assert_eq!(folder.read("out"), "");
+    // With all rights it is the same run.
+    may(&folder, "kept", 0o777);
+    as_nobody(&folder).exits(0);
+    assert_eq!(folder.read("out"), "{\"id\":1}\n");
 }
 
 #[cfg(unix)]

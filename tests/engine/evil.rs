@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tamis::batch::{Batch, Column, Origin, Payload, Row, kind};
 use tamis::config::pipeline::Limits;
 use tamis::guest::call::{Call, Fault, State};
-use tamis::guest::{CheckError, Guest, Module, Opening, Shape};
+use tamis::guest::{CALLS_PER_INSTANCE, CheckError, Guest, Module, Opening, Shape};
 use tamis::keyed::{Begin, ExpiresBy, Keyed, Overflow, Settings};
 use tamis::time::Stamp;
 
@@ -116,6 +116,21 @@ fn after_a_fault_the_same_guest_does_the_rows_that_are_not_to_blame() {
     let call = Call { rows: 2, columns: vec![innocent], ..Call::default() };
     let (outcome, _) = guest.process(&call, &SHAPE, Some(session()));
     assert_eq!(outcome.unwrap().verdicts, [0, 0]);
+}
+
+#[test]
+fn an_instance_is_replaced_before_it_grows_old() {
+    let aged = |n: u32| {
+        let params = json!({"how": "age", "n": n}).to_string();
+        evil("stage").guest(Opening::Transform { params, context: "{}".into() }, limits())
+    };
+    let mut guest = aged(3);
+    (0..3).for_each(|_| process(&mut guest).unwrap());
+    check("age", &process(&mut guest).unwrap_err(), "trap", "evil: age");
+    let mut guest = aged(CALLS_PER_INSTANCE);
+    for call in 0..=CALLS_PER_INSTANCE {
+        process(&mut guest).unwrap_or_else(|fault| panic!("call {call}: {fault:?}"));
+    }
 }
 
 #[test]

@@ -12,10 +12,10 @@ use tamis::plan::{Conditions, plan};
 use tamis::task::{Input, InputEvent, Task};
 use tamis::time::NONE_YET;
 
-/// The bundled guests and the evil ones, which are found in a folder by their names.
-fn library() -> &'static Library {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
+/// A folder with the evil guests, built once.
+pub fn evil_guests() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let exe = std::env::current_exe().unwrap();
         let target = exe.ancestors().nth(3).unwrap();
@@ -23,7 +23,15 @@ fn library() -> &'static Library {
             ["stage", "wake", "codec", "key"].iter().map(|name| root.join("tests/evil-guests").join(name)).collect();
         let folder = target.join("guests-evil");
         tamis_guest_build::build(&crates, &folder, &target.join("guests-build")).unwrap();
-        Library::new(Engine::new(None).unwrap(), tamis::bundled::all(), vec![folder])
+        folder
+    })
+}
+
+/// The bundled guests and the evil ones, which are found in a folder by their names.
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        Library::new(Engine::new(None).unwrap(), tamis::bundled::all(), vec![evil_guests().to_path_buf()])
     })
 }
 

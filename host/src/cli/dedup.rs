@@ -69,7 +69,7 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
         return Ok(Reply::new(text.clone(), serde_json::json!({ "file": text })));
     }
     session.say(&format!("the pipeline this runs (`--print` prints it):\n\n{text}"));
-    let library = load::library(session)?;
+    let library = Arc::new(load::library(session)?);
     // Beside this name, which is in the folder of the caller, relative paths and modules are looked for.
     let name: Arc<Path> = Arc::from(Path::new("<dedup>"));
     let source: Arc<str> = Arc::from(text.as_str());

@@ -9,7 +9,7 @@ use super::load;
 use super::output::{Reply, Session, printable};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::node::Span;
-use crate::guest::{Module, World};
+use crate::guest::{CALLS_PER_INSTANCE, Module, World};
 use crate::plan::Guests;
 
 /// Arguments of `inspect`.
@@ -47,6 +47,9 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     text.push_str(
         "limits   1s a call and 1 ms a row, 64MiB memory, 8MiB output, 64KiB log (`limits` of the pipeline)\n",
     );
+    text.push_str(&format!(
+        "fresh    after a fault, when memory is nearly used up, after {CALLS_PER_INSTANCE} calls an instance is replaced\n"
+    ));
     text.push_str(&parameters(&manifest.params));
     let result = json!({
         "name": manifest.name, "version": manifest.version, "about": manifest.about, "world": world, "imports": imports,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -30,6 +31,12 @@ use crate::task::Task;
 use crate::telemetry;
 use crate::worker::{Ended, Inbox, Pace, Worker};
 
+/// How soon the wish to stop is noticed.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+/// What a pipeline does by itself to keep to `run.stop` has this time to come to an end.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Runs pipelines.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -40,7 +47,7 @@ pub struct Args {
 
 /// The verb.
 pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
-    let library = load::library(session)?;
+    let library = Arc::new(load::library(session)?);
     let mut ready = Vec::new();
     for file in &args.files {
         let pipeline = load::pipeline(session, file, &library)?;
@@ -50,7 +57,7 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
 }
 
 /// Runs what was prepared; several pipelines at once, each in a thread of its own.
-pub fn run(session: &Session, ready: Vec<Ready<'_>>) -> Result<Reply, Failure> {
+pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
     if session.json && ready.iter().any(|r| matches!(r.plan.pipeline.sink, pipeline::Sink::Stdout { .. })) {
         return Err(Failure::invalid("`--json` and the sink `stdout` both want standard output")
             .help("write to a file, or leave `--json` out"));
@@ -64,18 +71,7 @@ pub fn run(session: &Session, ready: Vec<Ready<'_>>) -> Result<Reply, Failure> {
     let board = Board::new(Arc::clone(&stop));
     let pipelines: Vec<&Pipeline> = ready.iter().map(|ready| &ready.plan.pipeline).collect();
     operations::serve(session, &board, &pipelines)?;
-    let outcomes: Vec<Result<Summary, Failure>> = std::thread::scope(|scope| {
-        let (stop, board) = (&stop, &board);
-        let threads: Vec<_> = ready
-            .into_iter()
-            .map(|ready| {
-                let seat = board.seat(&ready.plan.pipeline.name);
-                scope.spawn(move || one(ready, stop, &seat, talk))
-            })
-            .collect();
-        let lost = || Failure::runtime("a pipeline ended by a defect of tamis").help("report it with the lines above");
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(lost()))).collect()
-    });
+    let outcomes = all(ready, &stop, &board, talk)?;
     board.close();
     let mut summaries = Vec::new();
     let mut failed = None;
@@ -96,11 +92,66 @@ pub fn run(session: &Session, ready: Vec<Ready<'_>>) -> Result<Reply, Failure> {
     Ok(Reply::new("", json!({ "pipelines": results })).summary(texts.join("\n")))
 }
 
+/// Runs each pipeline in a thread of its own, and waits for them: once they were asked to stop, no longer than
+/// `run.stop` allows each. One that takes longer is left behind, and ends with the process: what it has not committed is
+/// left to the next run.
+fn all(
+    ready: Vec<Ready>,
+    stop: &Arc<AtomicBool>,
+    board: &Board,
+    talk: Talk,
+) -> Result<Vec<Result<Summary, Failure>>, Failure> {
+    let (tell, hear) = channel();
+    let mut waiting: Vec<(String, Duration)> = Vec::new();
+    for (at, ready) in ready.into_iter().enumerate() {
+        let pipeline = &ready.plan.pipeline;
+        waiting.push((pipeline.name.clone(), Duration::from_nanos(u64::try_from(pipeline.run.stop).unwrap_or(0))));
+        let (stop, seat, tell) = (Arc::clone(stop), board.seat(&pipeline.name), tell.clone());
+        let thread = std::thread::Builder::new().name(pipeline.name.clone());
+        let thread = thread.spawn(move || {
+            let outcome = one(ready, &stop, &seat, talk);
+            // Nobody hears it who was too late.
+            let _ = tell.send((at, outcome));
+        });
+        thread.map_err(|error| Failure::environment(format!("a pipeline does not start: {error}")))?;
+    }
+    drop(tell);
+    let mut outcomes: Vec<Option<Result<Summary, Failure>>> = waiting.iter().map(|_| None).collect();
+    let mut asked = None;
+    while outcomes.iter().any(Option::is_none) {
+        match hear.recv_timeout(ATTENTION) {
+            Ok((at, outcome)) => {
+                if let Some(place) = outcomes.get_mut(at) {
+                    *place = Some(outcome);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if stop.load(Ordering::Relaxed) {
+            let asked = *asked.get_or_insert_with(Instant::now);
+            for ((name, patience), outcome) in waiting.iter().zip(&mut outcomes) {
+                if outcome.is_none() && asked.elapsed() > *patience + GRACE {
+                    *outcome = Some(Err(not_drained(name, *patience)));
+                }
+            }
+        }
+    }
+    let lost = || Failure::runtime("a pipeline ended by a defect of tamis").help("report it with the lines above");
+    Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(lost()))).collect())
+}
+
+fn not_drained(name: &str, patience: Duration) -> Failure {
+    Failure::runtime(format!("{name} had not come to an end {patience:?} after it was asked to stop (`run.stop`)"))
+        .help("what it had committed holds; the next run goes on there")
+        .help("a longer `run.stop`, a shorter `limits.call`")
+}
+
 /// A pipeline whose files, guests and state were found.
-pub struct Ready<'a> {
+pub struct Ready {
     plan: Arc<Plan>,
     means: Means,
-    library: &'a Library,
+    library: Arc<Library>,
 }
 
 /// What a pipeline runs with.
@@ -119,17 +170,13 @@ enum Means {
 }
 
 /// Finds what a pipeline needs, and plans it against the state that is kept.
-pub fn prepare<'a>(
-    session: &Session,
-    file: &Path,
-    pipeline: Pipeline,
-    library: &'a Library,
-) -> Result<Ready<'a>, Failure> {
+pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Arc<Library>) -> Result<Ready, Failure> {
     let base = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
         _ => PathBuf::from("."),
     };
     let paths = match &pipeline.source {
+        pipeline::Source::File { paths, follow: true, .. } => place::files_so_far(&base, paths),
         pipeline::Source::File { paths, .. } => place::files(&base, paths),
         _ => Ok(Vec::new()),
     };
@@ -139,7 +186,7 @@ pub fn prepare<'a>(
     };
     let mut conditions = Conditions::of(&pipeline, found);
     let plan = |conditions: &Conditions| {
-        plan::plan(&pipeline, library, conditions).map_err(|findings| load::refused(file, findings))
+        plan::plan(&pipeline, &**library, conditions).map_err(|findings| load::refused(file, findings))
     };
     // What is wrong with the file is said before what is wrong around it.
     let mut made = plan(&conditions)?;
@@ -150,7 +197,7 @@ pub fn prepare<'a>(
         made = plan(&conditions)?;
         let folder = state_folder(session, &pipeline, &base).map_err(failure)?;
         let means = kafka::run::Means::find(&made, clients, &topics, &folder).map_err(failure)?;
-        return Ok(Ready { plan: Arc::new(made), means: Means::Kafka(Box::new(means)), library });
+        return Ok(Ready { plan: Arc::new(made), means: Means::Kafka(Box::new(means)), library: Arc::clone(library) });
     }
     let paths = paths.map_err(failure)?;
     let journal = match lasts(&pipeline) {
@@ -165,7 +212,7 @@ pub fn prepare<'a>(
             Some(journal)
         }
     };
-    Ok(Ready { plan: Arc::new(made), means: Means::Files { base, paths, journal }, library })
+    Ok(Ready { plan: Arc::new(made), means: Means::Files { base, paths, journal }, library: Arc::clone(library) })
 }
 
 /// Whether anything is kept between runs: not with a standard stream at either end.
@@ -216,14 +263,14 @@ struct Talk {
 }
 
 /// Runs one pipeline to its end.
-fn one(ready: Ready<'_>, stop: &Arc<AtomicBool>, seat: &Arc<Seat>, talk: Talk) -> Result<Summary, Failure> {
+fn one(ready: Ready, stop: &Arc<AtomicBool>, seat: &Arc<Seat>, talk: Talk) -> Result<Summary, Failure> {
     telemetry::with_log(talk.terminal, talk.verbose, || {
         let name = ready.plan.pipeline.name.clone();
         let began = Instant::now();
         let Ready { plan, means, library } = ready;
         let done = match means {
             Means::Files { base, paths, journal } => work(plan, base, paths, journal, Arc::clone(stop), seat, talk),
-            Means::Kafka(means) => on_kafka(plan, *means, library, Arc::clone(stop), seat),
+            Means::Kafka(means) => on_kafka(plan, *means, &library, Arc::clone(stop), seat),
         };
         match &done {
             Ok(Summary { failed: Some(failure), .. }) => seat.enter(Phase::Failed, &failure.message),
@@ -298,13 +345,16 @@ fn work(
 ) -> Result<Summary, Trouble> {
     let (journal, last) = journal.map_or((None, None), |(journal, last)| (Some(journal), last));
     let commit = last.as_ref().map(|last| &last.commit);
-    let source = match &plan.pipeline.source {
+    let mut source = match &plan.pipeline.source {
         pipeline::Source::Stdin { .. } => Source::stdin(settings(&plan))?,
         _ => Source::open(&paths, settings(&plan), commit.map(|c| &c.source))?,
     };
+    if let pipeline::Source::File { paths: written, follow: true, .. } = &plan.pipeline.source {
+        source.watch(&base, written);
+    }
     let mut sinks = Sinks::open(&plan, &base)?;
     let cut = sinks.restore(commit.map(|c| c.sinks.as_slice()).unwrap_or_default(), commit.is_none_or(|c| c.clean))?;
-    for note in source.notes.iter().chain(&cut) {
+    for note in source.notes.drain(..).chain(cut) {
         tracing::warn!("{note}");
     }
     let mut chain = Chain::open(&plan, true);

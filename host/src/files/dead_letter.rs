@@ -19,6 +19,8 @@ pub struct Occasion<'a> {
     pub offset: i64,
     /// Processing time, ms since 1970.
     pub now: i64,
+    /// How often the record was tried.
+    pub tried: u32,
 }
 
 /// The headers, in a fixed order.
@@ -43,7 +45,7 @@ pub fn headers(failure: &Failure, occasion: &Occasion<'_>) -> Headers {
         add("tamis.error.module.digest", digest.clone());
     }
     // A batch that faults is tried once more before a row is blamed.
-    add("tamis.error.attempts", if failure.category == 3 { "2" } else { "1" }.to_owned());
+    add("tamis.error.attempts", if failure.category == 3 { 2 } else { occasion.tried }.to_string());
     add("tamis.error.first_seen", occasion.now.to_string());
     headers
 }
@@ -76,7 +78,7 @@ mod tests {
             module: Some("json@0.1.0".into()),
             digest: Some("ab".into()),
         };
-        let occasion = Occasion { pipeline: "p", task: 1, topic: "t", partition: 2, offset: 3, now: 4 };
+        let occasion = Occasion { pipeline: "p", task: 1, topic: "t", partition: 2, offset: 3, now: 4, tried: 1 };
         let headers = headers(&failure, &occasion);
         let value = |name: &str| {
             let found = headers.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("no {name}"));

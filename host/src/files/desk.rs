@@ -56,6 +56,9 @@ impl Inbox for Desk {
         let wait = u64::try_from(until.saturating_sub(self.now())).map_or(Duration::ZERO, Duration::from_nanos);
         let wait = wait.min(ATTENTION);
         let polled = self.source.poll(wait, may_read)?;
+        for note in self.source.notes.drain(..) {
+            tracing::info!("{note}");
+        }
         if matches!(polled, Polled::End) && std::mem::replace(&mut self.ended, true) {
             // Said before: somebody waits for something else.
             std::thread::sleep(wait);

@@ -98,6 +98,11 @@ impl Frame {
         self.ended = true;
     }
 
+    /// Whether something stands behind the last line end.
+    pub fn has_rest(&self) -> bool {
+        self.start < self.buffer.len() || self.skipped.is_some()
+    }
+
     /// More bytes may come after all (a file that has grown since).
     pub fn reopen(&mut self) {
         self.ended = false;

@@ -3,9 +3,10 @@
 //! A commit appends output to the sinks and syncs them, then appends one record here and syncs it. Only then is it a
 //! commit: whatever happens before leaves the last record as the truth, and the sinks are cut back to it.
 //!
-//! The journal is a chain of segments, `journal-N`. Each begins with the whole state and goes on with the changes of every
-//! commit; when the changes have outgrown the state, a new one is begun. A segment is written beside the last one and
-//! takes its name when it is complete; the one before stays until the next, so that a damaged one can be passed over.
+//! The journal is a chain of segments, `journal-N`. Each begins with a copy of the state and goes on with the changes of
+//! every commit; when the changes have outgrown the state, a new one is begun. A segment is written beside the last one
+//! and takes its name when it is complete; the one before stays until the next, so that a damaged one can be passed over.
+//! The copy is written in pieces, a few after each commit (copying.rs).
 //!
 //! Checkpoints (checkpoint.rs) make a restart short: state from the checkpoint, changes from the commit it names on.
 //! Without one, or with a damaged one, everything comes from the segment.
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Trouble;
+use super::copying::Copying;
 use super::place::StateDir;
 use super::sink::SinkPosition;
 use super::source::Position;
@@ -39,6 +41,8 @@ pub struct Commit {
     pub source: Position,
     /// How long each sink file is.
     pub sinks: Vec<SinkPosition>,
+    /// Up to this byte the segment is a copy of the state and what was committed meanwhile; 0: this record is the copy.
+    base: u64,
     /// Every task: its marker, and what changed in its state, in the envelope of format.rs.
     tasks: Vec<Bytes>,
 }
@@ -55,36 +59,36 @@ pub struct Last {
 /// The journal of one pipeline, open for appending.
 #[derive(Debug)]
 pub struct Journal {
-    dir: StateDir,
-    file: Option<File>,
-    segment: u64,
+    pub(super) dir: StateDir,
+    pub(super) file: Option<File>,
+    pub(super) segment: u64,
     number: u64,
     run: u128,
-    /// Bytes of the segment, of its first record, and up to its last one.
-    length: u64,
-    base: u64,
-    last: u64,
-    checkpoint: Option<Checkpoint>,
+    /// Bytes of the segment, of the copy it begins with, and up to its last commit.
+    pub(super) length: u64,
+    pub(super) base: u64,
+    pub(super) last: u64,
+    pub(super) checkpoint: Option<Checkpoint>,
+    /// A copy of the state that is being written.
+    pub(super) copying: Option<Copying>,
 }
 
 /// Where in the journal a checkpoint belongs: the commit it was made after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Token {
-    segment: u64,
-    offset: u64,
+pub(super) struct Token {
+    pub(super) segment: u64,
+    pub(super) offset: u64,
 }
 
 /// A piece of a checkpoint: some of the state of one task.
 #[derive(Debug, Serialize, Deserialize)]
-struct Part {
-    task: u32,
-    state: Bytes,
+pub(super) struct Part {
+    pub(super) task: u32,
+    pub(super) state: Bytes,
 }
 
 /// Folder of the checkpoints.
-const CHECKPOINT: &str = "checkpoint";
-/// Changes in one piece of a checkpoint.
-const PIECE: usize = 4096;
+pub(super) const CHECKPOINT: &str = "checkpoint";
 /// A segment may grow to this size in any case, and to so many times its whole state.
 const SMALL: u64 = 16 << 20;
 const GROWTH: u64 = 4;
@@ -98,7 +102,7 @@ impl Journal {
         while let Some(segment) = segments.pop() {
             let path = name(dir.path(), segment);
             let bytes = std::fs::read(&path).map_err(|e| Trouble::io("read", &path, &e))?;
-            let (run, base) = match first(&bytes) {
+            let run = match first(&bytes) {
                 Ok(found) => found,
                 Err(error) => {
                     damage = damage.or(Some((path, error)));
@@ -115,8 +119,10 @@ impl Journal {
                     // What a kill left behind the last commit.
                     file.set_len(length).map_err(|e| Trouble::io("cut back", &path, &e))?;
                     let (file, number) = (Some(file), last.commit.number);
+                    let base = if last.commit.base == 0 { length } else { last.commit.base };
+                    let copying = None;
                     let mut journal =
-                        Journal { dir, file, segment, number, run, length, base, last: start, checkpoint };
+                        Journal { dir, file, segment, number, run, length, base, last: start, checkpoint, copying };
                     journal.to_the_end()?;
                     return Ok((journal, Some(last)));
                 }
@@ -127,7 +133,8 @@ impl Journal {
             None => {
                 let (file, checkpoint, run) = (None, None, nonce());
                 let (segment, number, length, base, last) = (0, 0, 0, 0, 0);
-                Ok((Journal { dir, file, segment, number, run, length, base, last, checkpoint }, None))
+                let copying = None;
+                Ok((Journal { dir, file, segment, number, run, length, base, last, checkpoint, copying }, None))
             }
             Some((path, error)) => Err(Trouble::new(
                 format!("the journal {} cannot be read: it is {error}", path.display()),
@@ -152,7 +159,7 @@ impl Journal {
         tasks: &[(&Marker, Vec<Sealed>)],
         clean: bool,
     ) -> Result<(), Trouble> {
-        let bytes = self.record(source, sinks, tasks, clean)?;
+        let bytes = self.record(self.number + 1, self.base, (source, sinks, clean), tasks)?;
         let path = name(self.dir.path(), self.segment);
         let trouble = |e| Trouble::io("write", &path, &e);
         let Some(file) = &mut self.file else {
@@ -167,6 +174,7 @@ impl Journal {
         self.last = self.length;
         self.length += bytes.len() as u64;
         self.number += 1;
+        self.copy_commit(&bytes);
         Ok(())
     }
 
@@ -180,29 +188,24 @@ impl Journal {
         self.length > SMALL.max(self.base * GROWTH)
     }
 
-    /// Writes a checkpoint: the whole state as it is after the last commit. If it fails the one before holds, or none.
-    pub fn checkpoint(&mut self, tasks: &[(&Marker, Vec<Sealed>)]) {
-        let Ok(token) = format::payload(&Token { segment: self.segment, offset: self.last }) else { return };
-        let folder = self.dir.path().join(CHECKPOINT);
-        let run = self.run;
-        let checkpoint = self.checkpoint.get_or_insert_with(|| Checkpoint::open(&folder, run));
-        let before = checkpoint.troubles().len();
-        checkpoint.begin(&token);
-        for (task, (marker, states)) in tasks.iter().enumerate() {
-            for piece in pieces(states) {
-                let state = format::write_task(Kind::Snapshot, marker, &[piece]);
-                let part =
-                    state.and_then(|s| format::encode(Kind::Bucket, &Part { task: task as u32, state: Bytes(s) }));
-                match part {
-                    Ok(part) => checkpoint.put(part),
-                    // The round is not finished: it is no checkpoint.
-                    Err(error) => return tracing::warn!("no checkpoint: {error}"),
-                }
-            }
-        }
-        checkpoint.finish();
-        for trouble in checkpoint.troubles().iter().skip(before) {
-            tracing::warn!("the checkpoint was begun anew (nothing is lost, the journal has it all): {trouble}");
+    /// Bytes that journal and checkpoints take on the disk.
+    pub fn disk(&self) -> u64 {
+        self.dir.bytes()
+    }
+
+    /// Whether a good part of what is on the disk is not the state: older changes, older segments, checkpoints.
+    pub fn can_shrink(&self) -> bool {
+        let disk = self.disk();
+        disk - self.base.min(disk) > disk / 4
+    }
+
+    /// Lets go of what only makes a restart quicker or safer against damage: checkpoints and older segments.
+    pub fn shrink(&mut self) {
+        (self.checkpoint, self.copying) = (None, None);
+        let folder = self.dir.path().to_path_buf();
+        let _ = std::fs::remove_dir_all(folder.join(CHECKPOINT));
+        for segment in segments(&folder).unwrap_or_default().into_iter().filter(|&s| s < self.segment) {
+            let _ = std::fs::remove_file(name(&folder, segment));
         }
     }
 
@@ -214,13 +217,26 @@ impl Journal {
         tasks: &[(&Marker, Vec<Sealed>)],
         clean: bool,
     ) -> Result<(), Trouble> {
-        let bytes = self.record(source, sinks, tasks, clean)?;
-        let folder = self.dir.path().to_path_buf();
-        let path = name(&folder, self.segment + 1);
-        let new = path.with_extension("new");
+        self.copying = None;
+        let bytes = self.record(self.number + 1, 0, (source, sinks, clean), tasks)?;
+        let new = self.name_of_next();
         let trouble = |e| Trouble::io("write", &new, &e);
         let mut file = File::create(&new).map_err(trouble)?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(trouble)?;
+        self.number += 1;
+        self.last = 0;
+        self.go_over(file, bytes.len() as u64)
+    }
+
+    /// Where the next segment is written until it is complete.
+    pub(super) fn name_of_next(&self) -> PathBuf {
+        name(self.dir.path(), self.segment + 1).with_extension("new")
+    }
+
+    /// The next segment is complete: it takes its name, and the one before the last goes.
+    pub(super) fn go_over(&mut self, file: File, length: u64) -> Result<(), Trouble> {
+        let folder = self.dir.path().to_path_buf();
+        let (new, path) = (self.name_of_next(), name(&folder, self.segment + 1));
         std::fs::rename(&new, &path).map_err(|e| Trouble::io("rename", &new, &e))?;
         // The name must last, too, before anything relies on it.
         File::open(&folder).and_then(|f| f.sync_all()).map_err(|e| Trouble::io("sync", &folder, &e))?;
@@ -229,23 +245,31 @@ impl Journal {
         }
         self.file = Some(file);
         self.segment += 1;
-        self.number += 1;
-        self.length = bytes.len() as u64;
-        self.base = self.length;
-        self.last = 0;
+        self.length = length;
+        self.base = length;
         Ok(())
     }
 
-    fn record(
+    /// The number of the last commit.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Told apart from every other journal by this.
+    pub(super) fn run(&self) -> u128 {
+        self.run
+    }
+
+    pub(super) fn record(
         &self,
-        source: Position,
-        sinks: Vec<SinkPosition>,
+        number: u64,
+        base: u64,
+        (source, sinks, clean): (Position, Vec<SinkPosition>, bool),
         tasks: &[(&Marker, Vec<Sealed>)],
-        clean: bool,
     ) -> Result<Vec<u8>, Trouble> {
         let stored = tasks.iter().map(|(marker, sealed)| format::write_task(Kind::Changes, marker, sealed).map(Bytes));
         let bytes = stored.collect::<Result<Vec<Bytes>, FormatError>>().and_then(|tasks| {
-            let commit = Commit { number: self.number + 1, run: self.run, clean, source, sinks, tasks };
+            let commit = Commit { number, run: self.run, clean, source, sinks, base, tasks };
             format::encode(Kind::Journal, &commit)
         });
         bytes.map_err(|e| Trouble::new(format!("the commit cannot be written: {e}"), "report this: it is a defect"))
@@ -270,11 +294,11 @@ fn segments(folder: &Path) -> Result<Vec<u64>, Trouble> {
     Ok(names.filter_map(|name| name.strip_prefix("journal-")?.parse().ok()).collect())
 }
 
-/// Nonce of the journal and length of the first record of a segment.
-fn first(bytes: &[u8]) -> Result<(u128, u64), FormatError> {
-    let (payload, rest) = format::split(Kind::Journal, bytes)?;
+/// Nonce of the journal, from the first record of a segment.
+fn first(bytes: &[u8]) -> Result<u128, FormatError> {
+    let (payload, _) = format::split(Kind::Journal, bytes)?;
     let commit: Commit = format::from_payload(payload)?;
-    Ok((commit.run, (bytes.len() - rest.len()) as u64))
+    Ok(commit.run)
 }
 
 /// Where following a segment begins: at its beginning, or with what a checkpoint knows.
@@ -343,23 +367,6 @@ fn follow(bytes: &[u8], from: Start) -> Result<Followed, FormatError> {
     let commit = last.ok_or(FormatError::Short)?;
     let last = Last { commit, tasks: states };
     Ok(Followed { last, start, length: (bytes.len() - rest.len()) as u64 })
-}
-
-/// State in pieces that are quickly written; a stage without changes is one of them, for its identity.
-fn pieces(states: &[Sealed]) -> Vec<Sealed> {
-    let mut pieces = Vec::new();
-    for state in states {
-        let piece = |changes: &[crate::keyed::Change]| Sealed {
-            stage: state.stage.clone(),
-            identity: state.identity.clone(),
-            changes: changes.to_vec(),
-        };
-        if state.changes.is_empty() {
-            pieces.push(piece(&[]));
-        }
-        pieces.extend(state.changes.chunks(PIECE).map(piece));
-    }
-    pieces
 }
 
 /// A number that no other journal has.

@@ -70,6 +70,48 @@ fn found(folder: &Folder) -> (u64, u64, Vec<i64>) {
     (last.commit.number, last.commit.sinks[0].length, spaces.collect())
 }
 
+/// A copy of one piece, after the commit of this number of arrivals.
+fn copy(journal: &mut Journal, n: u64, space: i64) {
+    journal.begin_copy();
+    piece(journal, n, space);
+    journal.end_copy().unwrap();
+}
+
+fn piece(journal: &mut Journal, n: u64, space: i64) {
+    let last = (Position::default(), sinks(n), false);
+    journal.copy(last, &[&marker(n)], 0, sealed(space).remove(0));
+}
+
+#[test]
+fn the_next_segment_is_written_in_pieces_between_commits_and_counts_when_it_is_complete() {
+    let folder = Folder::new("pieces");
+    journal(&folder);
+    let (mut journal, _) = folder.open().unwrap();
+    journal.length = SMALL + 1;
+    journal.base = 1;
+    journal.begin_copy();
+    piece(&mut journal, 2, 70);
+    journal.length = journal.file.as_ref().unwrap().metadata().unwrap().len();
+    commit(&mut journal, 3);
+    piece(&mut journal, 3, 71);
+    journal.sync_copy();
+    assert_eq!(segments(&folder.0).unwrap(), [1]);
+    // A kill here leaves a part of it, which is none.
+    std::fs::copy(folder.0.join("journal-1"), folder.0.join("as-it-was")).unwrap();
+    commit(&mut journal, 4);
+    journal.end_copy().unwrap();
+    commit(&mut journal, 5);
+    drop(journal);
+    assert_eq!(found(&folder), (6, 5, vec![70, 3, 71, 4, 5]));
+    let (journal, _) = folder.open().unwrap();
+    assert!(journal.base > 0 && journal.base < journal.length, "{} {}", journal.base, journal.length);
+    drop(journal);
+    std::fs::remove_file(folder.0.join("journal-2")).unwrap();
+    assert_eq!(found(&folder), (5, 4, vec![0, 1, 2, 3, 4]));
+    std::fs::rename(folder.0.join("as-it-was"), folder.0.join("journal-1")).unwrap();
+    assert_eq!(found(&folder), (4, 3, vec![0, 1, 2, 3]));
+}
+
 #[test]
 fn a_journal_tells_the_last_commit_and_the_changes_in_order() {
     let folder = Folder::new("order");
@@ -148,7 +190,7 @@ fn a_checkpoint_spares_reading_what_came_before_it_and_can_be_done_without() {
     journal(&folder);
     let (mut journal, _) = folder.open().unwrap();
     // What a whole state would be: the checkpoint says 7 where the journal would say 0, 1, 2.
-    journal.checkpoint(&[(&marker(2), sealed(7))]);
+    copy(&mut journal, 2, 7);
     commit(&mut journal, 3);
     drop(journal);
     assert_eq!(found(&folder), (4, 3, vec![7, 2, 3]));
@@ -161,7 +203,7 @@ fn a_checkpoint_of_another_journal_is_none() {
     let folder = Folder::new("foreign");
     journal(&folder);
     let (mut journal, _) = folder.open().unwrap();
-    journal.checkpoint(&[(&marker(2), sealed(7))]);
+    copy(&mut journal, 2, 7);
     drop(journal);
     std::fs::remove_file(folder.0.join("journal-1")).unwrap();
     super::tests::journal(&folder);

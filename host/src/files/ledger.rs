@@ -11,8 +11,14 @@ use super::source::{Polling, Position};
 use crate::chain::{Emit, Out};
 use crate::ops::Seat;
 use crate::plan::Plan;
-use crate::task::{Input, Marker, Sealed, Task};
+use crate::retry::Attempts;
+use crate::task::{Input, Marker, Sealed, Slices, Task};
 use crate::worker::{Commit, Outbox, Outcome};
+
+/// How long a commit may be held up by the copy of the state.
+const SLICE: Duration = Duration::from_millis(2);
+/// Marks and entries in one piece of the copy.
+const PIECE: usize = 1024;
 
 /// Where rows go and what makes them last.
 #[derive(Debug)]
@@ -22,6 +28,11 @@ pub struct Ledger {
     journal: Option<Journal>,
     /// Lengths of the sinks at the last commit.
     last: Vec<SinkPosition>,
+    /// Most bytes that journal and checkpoints may take.
+    quota: u64,
+    /// They take more, and cannot be made to take less.
+    full: Option<u64>,
+    round: Round,
     /// Whether a stage may change a record, so that dead letters need the bytes that came.
     keep_polled: bool,
     /// Commits of this run.
@@ -39,10 +50,14 @@ impl Ledger {
     pub fn new(sinks: Sinks, journal: Option<Journal>, plan: &Plan) -> Ledger {
         let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
         let keep_polled = changes && plan.pipeline.errors.dead_letter.is_some();
+        let (last, quota) = (sinks.positions(), plan.pipeline.state.quota);
         Ledger {
-            last: sinks.positions(),
+            last,
             sinks,
             journal,
+            quota,
+            full: None,
+            round: Round::default(),
             keep_polled,
             commits: 0,
             shown: None,
@@ -105,23 +120,66 @@ impl Ledger {
         self.sinks.sync()?;
         let positions = self.sinks.positions();
         let changes: Vec<Vec<Sealed>> = tasks.iter_mut().map(|task| task.seal(plan)).collect();
-        let begins = journal.is_new() || (kind == Commit::Checkpoint && journal.is_long());
-        let whole = |tasks: &mut [&mut Task]| -> Vec<Vec<Sealed>> { tasks.iter_mut().map(|t| t.dump(plan)).collect() };
-        let states = if begins || kind == Commit::Checkpoint { whole(tasks) } else { Vec::new() };
-        let tasks: &[&mut Task] = tasks;
-        let with = |states: Vec<Vec<Sealed>>| -> Vec<(&Marker, Vec<Sealed>)> {
-            tasks.iter().map(|task| task.marker()).zip(states).collect()
-        };
-        if begins {
-            journal.begin(source, positions.clone(), &with(states.clone()), false)?;
+        let last = kind == Commit::Last;
+        if journal.is_new() {
+            let states: Vec<Vec<Sealed>> = tasks.iter_mut().map(|task| task.dump(plan)).collect();
+            journal.begin(source.clone(), positions.clone(), &with_markers(tasks, states), last)?;
         } else {
-            journal.commit(source, positions.clone(), &with(changes), kind == Commit::Last)?;
+            journal.commit(source.clone(), positions.clone(), &with_markers(tasks, changes), last)?;
         }
-        if kind == Commit::Checkpoint {
-            journal.checkpoint(&with(states));
+        self.last = positions.clone();
+        if kind == Commit::Checkpoint && !journal.is_copying() {
+            self.round = Round::default();
+            journal.begin_copy();
         }
-        self.last = positions;
+        if journal.is_copying() && !last {
+            self.round.go_on(journal, plan, tasks, &(source.clone(), positions.clone(), last))?;
+        }
+        let mut disk = journal.disk();
+        if disk > self.quota && journal.can_shrink() {
+            let states: Vec<Vec<Sealed>> = tasks.iter_mut().map(|task| task.dump(plan)).collect();
+            journal.begin(source, positions, &with_markers(tasks, states), last)?;
+            journal.shrink();
+            disk = journal.disk();
+        }
+        self.full = (disk > self.quota).then_some(disk);
         Ok(())
+    }
+}
+
+fn with_markers<'a>(tasks: &'a [&mut Task], states: Vec<Vec<Sealed>>) -> Vec<(&'a Marker, Vec<Sealed>)> {
+    tasks.iter().map(|task| task.marker()).zip(states).collect()
+}
+
+/// Where the copy of all state stands that is written between commits.
+#[derive(Debug, Default)]
+struct Round {
+    task: usize,
+    at: Slices,
+}
+
+impl Round {
+    /// Copies pieces for as long as one commit may be held up, and ends the copy with the last of them.
+    fn go_on(
+        &mut self,
+        journal: &mut Journal,
+        plan: &Plan,
+        tasks: &[&mut Task],
+        last: &(Position, Vec<SinkPosition>, bool),
+    ) -> Result<(), Trouble> {
+        let began = Instant::now();
+        let markers: Vec<&Marker> = tasks.iter().map(|task| task.marker()).collect();
+        while let Some(task) = tasks.get(self.task) {
+            match task.dump_some(plan, &mut self.at, PIECE) {
+                Some(piece) => journal.copy(last.clone(), &markers, self.task, piece),
+                None => (self.task, self.at) = (self.task + 1, Slices::default()),
+            }
+            if began.elapsed() >= SLICE {
+                journal.sync_copy();
+                return Ok(());
+            }
+        }
+        journal.end_copy()
     }
 }
 
@@ -141,12 +199,17 @@ impl Out for Ledger {
 
 impl Outbox for Ledger {
     fn enter(&mut self, task: usize, inputs: Arc<[Input]>, polled: Option<&Polling>, now: i64) {
+        self.sinks.gate.may_wait = polled.is_some();
         let polled = polled.filter(|_| self.keep_polled).map(|polled| polled.batch.clone());
         self.sinks.enter(task, inputs, polled, now);
     }
 
     fn refused(&self) -> Option<Refused> {
         self.sinks.refused().cloned()
+    }
+
+    fn give_up(&mut self, on: Option<Attempts>) {
+        self.sinks.gate.given_up = on;
     }
 
     fn settle(&mut self) -> Result<(), Trouble> {
@@ -180,6 +243,12 @@ impl Outbox for Ledger {
         self.commits += 1;
         self.progress(tasks);
         done.map(|()| Outcome::Done)
+    }
+
+    fn full(&self) -> Option<String> {
+        let print = crate::config::values::print_size;
+        let disk = self.full?;
+        Some(format!("the state takes {} on disk, `state.quota` is {}", print(disk), print(self.quota)))
     }
 
     fn note(&mut self, text: &str) {

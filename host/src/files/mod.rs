@@ -4,10 +4,12 @@
 //! `place` finds files, `frame` cuts bytes into lines, `envelope` reads and writes records with key, headers and
 //! position, `source` makes batches, `sink` writes them, `journal` commits.
 
+mod copying;
 pub mod dead_letter;
 pub mod desk;
 pub mod envelope;
 pub mod filling;
+mod follow;
 pub mod frame;
 pub mod identity;
 pub mod journal;

@@ -10,11 +10,20 @@ use super::Trouble;
 /// `base` is the folder relative paths start from. A plain path that names nothing is trouble, and so is a glob that
 /// matches nothing.
 pub fn files(base: &Path, written: &[String]) -> Result<Vec<PathBuf>, Trouble> {
+    collect(base, written, false)
+}
+
+/// The same while files may still appear: a glob may match nothing yet.
+pub fn files_so_far(base: &Path, written: &[String]) -> Result<Vec<PathBuf>, Trouble> {
+    collect(base, written, true)
+}
+
+fn collect(base: &Path, written: &[String], none_is_fine: bool) -> Result<Vec<PathBuf>, Trouble> {
     let mut found: Vec<PathBuf> = Vec::new();
     for text in written {
         let path = base.join(text);
         let mut matches = if has_wildcard(text) && !path.exists() { expand(&path)? } else { vec![path.clone()] };
-        if matches.is_empty() {
+        if matches.is_empty() && !none_is_fine {
             let what = format!("no file matches {}", path.display());
             return Err(Trouble::new(what, "check the pattern (`*`, `?` and `[a-z]` match within one folder name)"));
         }
@@ -24,7 +33,8 @@ pub fn files(base: &Path, written: &[String]) -> Result<Vec<PathBuf>, Trouble> {
     Ok(found)
 }
 
-fn has_wildcard(text: &str) -> bool {
+/// Whether a path names files by a pattern.
+pub fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
@@ -145,6 +155,20 @@ impl StateDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Bytes of all files in it.
+    pub fn bytes(&self) -> u64 {
+        bytes_below(&self.path)
+    }
+}
+
+/// Bytes of the files in a folder and below; one that goes away meanwhile has none.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.metadata().ok()?, entry.path())))
+        .map(|(meta, path)| if meta.is_dir() { bytes_below(&path) } else { meta.len() })
+        .sum()
 }
 
 /// Where state lives if the file does not say: below `XDG_STATE_HOME`, else below `.local/state` of the home folder.

@@ -13,9 +13,10 @@ use super::json;
 use super::writer::Writer;
 use crate::batch::{Batch, Headers, Origin, Payload, Row};
 use crate::chain::{Emit, Failure, Out, Route};
-use crate::config::pipeline::{self, Format, Tolerance};
+use crate::config::pipeline::{self, Format};
 use crate::ops::Seat;
 use crate::plan::{OutputKind, Plan};
+use crate::retry::Gate;
 use crate::task::Input;
 use crate::telemetry::FailureLog;
 use crate::time::NONE_YET;
@@ -46,13 +47,15 @@ pub struct Counts {
     pub failed_lost: u64,
 }
 
-/// A failure that the tolerance does not let pass.
+/// A failure that holds a push up: the tolerance does not let it pass, or it may pass and the record is tried again.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// Why the record failed.
     pub failure: Failure,
     /// Which record; `input` is of the task.
     pub origin: Origin,
+    /// It may pass: the record is to be tried again.
+    pub passing: bool,
 }
 
 /// How far a sink file got with a commit.
@@ -96,13 +99,14 @@ pub struct Sinks {
     late: Option<Place>,
     duplicates: Option<Place>,
     dead: Option<Place>,
-    tolerance: Tolerance,
     log: FailureLog,
     include_values: bool,
     /// Bytes of the push that is running.
     pending: Vec<u8>,
     emissions: Vec<Emission>,
     refused: Option<(usize, Refused)>,
+    /// Which failures hold a push up.
+    pub gate: Gate,
     /// The task that is running: its number, its inputs, the rows it was given.
     task: usize,
     inputs: Arc<[Input]>,
@@ -152,12 +156,12 @@ impl Sinks {
             duplicates,
             dead,
             writers,
-            tolerance: pipeline.errors.tolerance,
             log: FailureLog::new(pipeline.errors.log),
             include_values: pipeline.errors.include_values,
             pending: Vec::new(),
             emissions: Vec::new(),
             refused: None,
+            gate: Gate::of(plan),
             task: 0,
             inputs: Arc::from([]),
             polled: None,
@@ -220,7 +224,7 @@ impl Sinks {
         (self.task, self.inputs, self.polled, self.now) = (task, inputs, polled, now);
     }
 
-    /// The first failure of the running push that the tolerance does not let pass.
+    /// The first failure that holds the running push up.
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref().map(|(_, refused)| refused)
     }
@@ -263,9 +267,8 @@ impl Sinks {
         let note =
             Position { topic: input.topic.clone(), partition: input.partition, offset: row.origin.offset, value };
         let note = Some(Box::new((failure.clone(), note)));
-        if self.tolerance == Tolerance::None && self.refused.is_none() && failure.code != "late" {
-            let refused = Refused { failure: failure.clone(), origin: row.origin };
-            self.refused = Some((self.emissions.len(), refused));
+        if self.refused.is_none() {
+            self.refused = self.gate.refuse(failure, row.origin).map(|refused| (self.emissions.len(), refused));
         }
         let Some(place) = self.dead else {
             let end = self.pending.len();
@@ -279,6 +282,7 @@ impl Sinks {
             partition: input.partition,
             offset: row.origin.offset,
             now: self.now.div_euclid(1_000_000),
+            tried: self.gate.tried(row.origin),
         };
         let mut headers = added.clone();
         headers.extend(dead_letter::headers(failure, &occasion));

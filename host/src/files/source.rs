@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Trouble;
 use super::envelope;
 use super::filling::{Filling, row};
+use super::follow::Watch;
 use super::frame::{Frame, LARGEST, Line};
 use super::identity::Identity;
 use super::reader::{Got, Reader};
@@ -74,6 +75,8 @@ pub struct Position {
     pub turn: u32,
     /// Next offset of every input.
     pub next: Vec<(Input, i64)>,
+    /// Files that were read under a path that names another one now: a rotated one may be met again under its new name.
+    pub gone: Vec<FilePosition>,
 }
 
 /// Where one file stands.
@@ -143,12 +146,12 @@ pub struct Broken {
 }
 
 #[derive(Debug)]
-struct SourceFile {
-    path: String,
+pub(super) struct SourceFile {
+    pub(super) path: String,
     /// None: an earlier run read it, and it is not named any more.
-    reader: Option<Reader>,
-    frame: Frame,
-    identity: Option<Identity>,
+    pub(super) reader: Option<Reader>,
+    pub(super) frame: Frame,
+    pub(super) identity: Option<Identity>,
     topic: Arc<str>,
     partition: i32,
     /// Its inputs; an envelope may name others than the file's own.
@@ -156,7 +159,7 @@ struct SourceFile {
     ended: bool,
     finished: bool,
     /// Byte behind the last record that was taken.
-    taken: u64,
+    pub(super) taken: u64,
     broken: Option<Polling>,
     reason: Option<Broken>,
 }
@@ -164,7 +167,10 @@ struct SourceFile {
 /// A source of files or streams.
 #[derive(Debug)]
 pub struct Source {
-    files: Vec<SourceFile>,
+    pub(super) files: Vec<SourceFile>,
+    pub(super) gone: Vec<FilePosition>,
+    /// Looks for files that appear.
+    pub(super) watch: Option<Watch>,
     inputs: Vec<Input>,
     numbers: HashMap<Input, u16>,
     /// Offset of the next record read, per input.
@@ -172,7 +178,7 @@ pub struct Source {
     /// Offset of the next record to be taken, per input.
     taken: Vec<i64>,
     turn: usize,
-    settings: Settings,
+    pub(super) settings: Settings,
     /// What is worth saying about how reading went on.
     pub notes: Vec<String>,
 }
@@ -182,6 +188,8 @@ impl Source {
     pub fn open(paths: &[impl AsRef<Path>], settings: Settings, from: Option<&Position>) -> Result<Source, Trouble> {
         let mut source = Source::empty(settings);
         let known = from.map(|p| p.files.as_slice()).unwrap_or_default();
+        // Any of them may have another name now.
+        source.gone = from.map(|p| [p.gone.as_slice(), p.files.as_slice()].concat()).unwrap_or_default();
         for (input, next) in from.into_iter().flat_map(|p| &p.next) {
             source.input(input.clone(), *next);
         }
@@ -205,6 +213,7 @@ impl Source {
             let reader = Reader::open(Path::new(&path), source.settings.follow)?;
             source.add(path, reader, partition, position)?;
         }
+        source.forget_those_at_hand();
         source.turn = from.map_or(0, |p| p.turn as usize);
         Ok(source)
     }
@@ -219,6 +228,8 @@ impl Source {
     fn empty(settings: Settings) -> Source {
         Source {
             files: Vec::new(),
+            gone: Vec::new(),
+            watch: None,
             inputs: Vec::new(),
             numbers: HashMap::new(),
             next: Vec::new(),
@@ -229,22 +240,29 @@ impl Source {
         }
     }
 
-    fn add(
+    pub(super) fn add(
         &mut self,
         path: String,
         mut reader: Reader,
         partition: usize,
         position: Option<&FilePosition>,
     ) -> Result<(), Trouble> {
-        let mut start = 0;
+        let mut before = None;
         if let Some(FilePosition { identity: Some(identity), bytes, .. }) = position {
             if reader.is(identity, *bytes)? {
-                start = *bytes;
-                reader.seek(start)?;
+                before = position.cloned();
             } else {
-                self.notes.push(format!("{path} is another file than at the last commit: it is read from its start"));
+                self.notes.push(format!("{path} is another file than at the last commit"));
             }
         }
+        if before.is_none() {
+            before = self.moved(&mut reader)?;
+            if let Some(FilePosition { path: old, bytes, .. }) = &before {
+                self.notes.push(format!("{path} was {old}: it is read on from byte {bytes}"));
+            }
+        }
+        let start = before.map_or(0, |before| before.bytes);
+        reader.seek(start)?;
         let identity = reader.identity()?;
         self.push(path, Some(reader), partition, identity, start);
         Ok(())
@@ -303,6 +321,7 @@ impl Source {
             files: files.collect(),
             turn: self.turn as u32,
             next: self.inputs.iter().cloned().zip(self.taken.iter().copied()).collect(),
+            gone: self.gone.clone(),
         }
     }
 
@@ -320,6 +339,7 @@ impl Source {
     /// Records of the next file whose turn it is, or what else there is to say. Waits for records at most this long.
     /// `may_read`: whether an input may be read now.
     pub fn poll(&mut self, wait: Duration, may_read: &dyn Fn(u16) -> bool) -> Result<Polled, Trouble> {
+        self.look()?;
         let count = self.files.len();
         let until = Instant::now() + wait;
         for step in 0..count {
@@ -330,7 +350,7 @@ impl Source {
             self.turn = (at + 1) % count;
             return Ok(polled);
         }
-        if self.files.iter().all(|file| file.finished) {
+        if self.watch.is_none() && self.files.iter().all(|file| file.finished) {
             return Ok(Polled::End);
         }
         let rest = until.saturating_duration_since(Instant::now());
@@ -424,19 +444,6 @@ impl Source {
             }
         }
         Ok(filling.done())
-    }
-
-    /// Goes over to the file that has taken the place of one that is followed.
-    fn rotate(&mut self, at: usize) -> Result<(), Trouble> {
-        let Some(file) = self.files.get_mut(at) else { return Ok(()) };
-        let Some(reader) = &mut file.reader else { return Ok(()) };
-        let Some(mut successor) = reader.successor()? else { return Ok(()) };
-        self.notes.push(format!("{} was replaced: the new file is read from its start", file.path));
-        file.identity = successor.identity()?;
-        file.reader = Some(successor);
-        file.frame = Frame::new(0, self.settings.largest.min(LARGEST));
-        file.taken = 0;
-        Ok(())
     }
 
     /// Puts a record that cannot be framed aside, as the next thing to be polled.

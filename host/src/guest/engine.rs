@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use wasmtime::component::Linker;
+use wasmtime::component::{Component, Linker};
 use wasmtime::{Cache, CacheConfig, Config, OptLevel, WasmBacktraceDetails, WasmFeatures};
 
 use super::host::Host;
@@ -17,8 +17,19 @@ use super::{link, load};
 
 /// The stack of a guest, bytes.
 const STACK: usize = 512 << 10;
+/// How long one module may take to be compiled. The slowest in use, interpreters of 18 MB, take 14 s.
+const COMPILING: Duration = Duration::from_secs(120);
 /// Between two ticks of the deadline clock. A call may overrun its deadline by two of them.
 const TICK: Duration = Duration::from_millis(10);
+
+/// Why there is no compiled module.
+#[derive(Debug)]
+pub(super) enum Uncompiled {
+    /// The compiler says so; in its words.
+    Refused(String),
+    /// It had not come to an end after this long.
+    TooLong(Duration),
+}
 
 /// Compiles and runs guests. Clones share everything.
 #[derive(Clone)]
@@ -79,11 +90,27 @@ impl Engine {
         &self.inner.linker
     }
 
-    /// Compiles, or takes it from the cache.
-    pub(super) fn compile(&self, bytes: &[u8]) -> wasmtime::Result<wasmtime::component::Component> {
+    /// Compiles, or takes it from the cache, within `COMPILING`.
+    pub(super) fn compile(&self, bytes: &[u8]) -> Result<Component, Uncompiled> {
+        self.compile_within(COMPILING, bytes)
+    }
+
+    /// The compiler is asked in a thread of its own: nothing stops it, so one that takes too long is left behind.
+    fn compile_within(&self, limit: Duration, bytes: &[u8]) -> Result<Component, Uncompiled> {
         // A panic in another compilation leaves nothing behind that matters here.
         let _one = self.inner.compiling.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        wasmtime::component::Component::from_binary(&self.inner.wasm, bytes)
+        let (answer, wait) = channel();
+        let (wasm, bytes) = (self.inner.wasm.clone(), bytes.to_vec());
+        let thread = std::thread::Builder::new().name("guest-compiler".into()).spawn(move || {
+            // Whoever asked may have lost patience.
+            let _ = answer.send(Component::from_binary(&wasm, &bytes));
+        });
+        thread.map_err(|e| Uncompiled::Refused(format!("the compiler does not start: {e}")))?;
+        match wait.recv_timeout(limit) {
+            Ok(compiled) => compiled.map_err(|e| Uncompiled::Refused(format!("{e:#}"))),
+            Err(RecvTimeoutError::Timeout) => Err(Uncompiled::TooLong(limit)),
+            Err(RecvTimeoutError::Disconnected) => Err(Uncompiled::Refused("the compiler gave up on it".into())),
+        }
     }
 
     /// A deadline `ns` nanoseconds from now, in ticks from now.
@@ -141,5 +168,21 @@ impl Drop for Ticker {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_module_that_takes_too_long_to_compile_is_given_up_and_the_next_one_is_compiled() {
+        let engine = Engine::new(None).unwrap();
+        let (_, bytes) = crate::bundled::all().first().expect("a bundled guest");
+        let given_up = engine.compile_within(Duration::ZERO, bytes).err();
+        assert!(matches!(given_up, Some(Uncompiled::TooLong(Duration::ZERO))), "{given_up:?}");
+        assert!(engine.compile(bytes).is_ok());
     }
 }

@@ -11,6 +11,10 @@ use super::wire::{BatchIn, ColumnIn, DecodedOut, OutcomeOut, StampsIn, failures}
 use crate::batch::Column;
 use crate::config::pipeline::Limits;
 
+/// Calls after which an instance makes room for a fresh one: what leaks in a guest, or is worn out there, ends with it.
+/// Making one costs about as much as one call.
+pub const CALLS_PER_INSTANCE: u32 = 10_000;
+
 /// The arguments of `open`; parameters and context are JSON.
 #[derive(Clone, Debug)]
 pub enum Opening {
@@ -58,6 +62,8 @@ struct Live {
     instance: Instance,
     /// Bytes of memory it had when it was opened.
     at_open: usize,
+    /// Calls so far, without `open`.
+    calls: u32,
 }
 
 impl Guest {
@@ -202,8 +208,10 @@ impl Guest {
         let spent = match &mut self.live {
             // Memory never shrinks. One that is as it was when it was opened would be no better a second time.
             Some(live) => {
+                live.calls += 1;
+                let (calls, at_open) = (live.calls, live.at_open);
                 let meter = &live.instance.host().meter;
-                meter.is_high() && meter.used() > live.at_open
+                calls >= CALLS_PER_INSTANCE || (meter.is_high() && meter.used() > at_open)
             }
             None => false,
         };
@@ -234,7 +242,7 @@ fn start(module: &Module, opening: &Opening, limits: &Limits) -> Result<Live, Fa
     };
     opened.map_err(|text| fault::module(OPEN, text))?;
     let at_open = instance.host().meter.used();
-    Ok(Live { instance, at_open })
+    Ok(Live { instance, at_open, calls: 0 })
 }
 
 /// A breach is a fault of the module.

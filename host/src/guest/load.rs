@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use wasmtime::component::types::ComponentItem;
 
-use super::engine::Engine;
+use super::engine::{Engine, Uncompiled};
 use super::escape::escape;
 use super::manifest::{self, Form, Manifest};
 use super::module::{Module, Parts};
@@ -60,9 +60,15 @@ pub fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, LoadErr
         .map_err(|e| error(format!("its section `tamis:manifest` is not JSON: {e}"), REBUILD))?;
     let manifest = Manifest::parse(&said).map_err(|cause| error(cause, "correct the manifest beside its source"))?;
 
-    let component = engine
-        .compile(bytes)
-        .map_err(|e| error(format!("it does not compile: {e:#}"), "build it again; the file may be damaged"))?;
+    let component = engine.compile(bytes).map_err(|why| match why {
+        Uncompiled::Refused(text) => {
+            error(format!("it does not compile: {text}"), "build it again; the file may be damaged")
+        }
+        Uncompiled::TooLong(limit) => error(
+            format!("it had not been compiled after {} s", limit.as_secs()),
+            "build it smaller: optimised for size, without debug information, with fewer and shorter functions",
+        ),
+    })?;
 
     let ty = component.component_type();
     let item = |(name, item): (&str, ComponentItem)| Item { name: name.into(), functions: functions(engine, &item) };

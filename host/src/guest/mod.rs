@@ -23,7 +23,7 @@ mod wire;
 
 pub use engine::Engine;
 pub use escape::escape;
-pub use guest::{Guest, Opening, Shape};
+pub use guest::{CALLS_PER_INSTANCE, Guest, Opening, Shape};
 pub use load::LoadError;
 pub use manifest::{Manifest, manifest_of};
 pub use module::{CheckError, Module, World};

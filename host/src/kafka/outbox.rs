@@ -13,7 +13,7 @@ use super::raw::Record;
 use crate::batch::{Batch, Headers, Payload, Row, Span};
 use crate::chain::{Emit, Failure, Out, Route};
 use crate::config::kafka::KafkaSink;
-use crate::config::pipeline::{self, Tolerance};
+use crate::config::pipeline;
 use crate::files::Trouble;
 use crate::files::dead_letter::{self, Occasion};
 use crate::files::json;
@@ -21,6 +21,7 @@ use crate::files::sink::{Counts, Position as At, Refused};
 use crate::files::source::{Polling, Position};
 use crate::ops::Seat;
 use crate::plan::Plan;
+use crate::retry::{Attempts, Gate};
 use crate::task::{Input, Task};
 use crate::telemetry::FailureLog;
 use crate::time::NONE_YET;
@@ -68,7 +69,8 @@ pub struct KafkaOutbox {
     committer: Committer,
     pipeline: String,
     targets: Targets,
-    tolerance: Tolerance,
+    /// Which failures hold a push up.
+    gate: Gate,
     log: FailureLog,
     include_values: bool,
     keep_polled: bool,
@@ -105,7 +107,7 @@ impl KafkaOutbox {
             committer,
             pipeline: pipeline.name.clone(),
             targets,
-            tolerance: pipeline.errors.tolerance,
+            gate: Gate::of(plan),
             log: FailureLog::new(pipeline.errors.log),
             include_values: pipeline.errors.include_values,
             keep_polled: changes && pipeline.errors.dead_letter.is_some(),
@@ -163,8 +165,8 @@ impl KafkaOutbox {
         });
         let at = At { topic: input.topic.clone(), partition: input.partition, offset, value };
         let note = Some(Box::new((failure.clone(), at)));
-        if self.tolerance == Tolerance::None && self.refused.is_none() && failure.code != "late" {
-            self.refused = Some((self.emissions.len(), Refused { failure: failure.clone(), origin: row.origin }));
+        if self.refused.is_none() {
+            self.refused = self.gate.refuse(failure, row.origin).map(|refused| (self.emissions.len(), refused));
         }
         let count: fn(&mut Counts) -> &mut u64 = if failure.code == "late" { |c| &mut c.late } else { |c| &mut c.dead };
         let Some(target) = self.targets.dead else {
@@ -178,6 +180,7 @@ impl KafkaOutbox {
             partition: input.partition,
             offset,
             now: self.now.div_euclid(1_000_000),
+            tried: self.gate.tried(row.origin),
         };
         let mut headers = added.clone();
         headers.extend(dead_letter::headers(failure, &occasion));
@@ -296,6 +299,7 @@ impl Outbox for KafkaOutbox {
                 self.touched.insert(place);
             }
         }
+        self.gate.may_wait = polled.is_some();
         self.inputs = inputs;
         self.records += polled.map_or(0, |polled| polled.rows.len() as u64);
         self.polled = polled.filter(|_| self.keep_polled).map(|polled| polled.batch.clone());
@@ -304,6 +308,10 @@ impl Outbox for KafkaOutbox {
 
     fn refused(&self) -> Option<Refused> {
         self.refused.as_ref().map(|(_, refused)| refused.clone())
+    }
+
+    fn give_up(&mut self, on: Option<Attempts>) {
+        self.gate.given_up = on;
     }
 
     fn settle(&mut self) -> Result<(), Trouble> {

@@ -167,6 +167,11 @@ impl Entries {
         self.chunks.iter().flatten().enumerate().filter_map(|(at, entry)| Some((at as u32, entry.as_ref()?)))
     }
 
+    /// The entries of one chunk. An entry stays in its chunk; chunks are given up only when nothing is left.
+    pub fn of_chunk(&self, number: usize) -> Option<impl Iterator<Item = &Entry> + '_> {
+        self.chunks.get(number).map(|chunk| chunk.iter().flatten())
+    }
+
     /// Returns the memory once nothing is left.
     pub fn shrink(&mut self) {
         if self.index.is_empty() && !self.chunks.is_empty() {

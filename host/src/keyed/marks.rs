@@ -237,6 +237,17 @@ impl Marks {
         self.parts.iter().flat_map(Part::iter)
     }
 
+    /// Number of parts. It may rise, once; a mark stays in its part until then.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The marks of one part.
+    pub fn of_part(&self, number: usize) -> impl Iterator<Item = (u128, StoredMark)> + '_ {
+        let part = self.parts.get(number).into_iter();
+        part.flat_map(|part| part.full().map(|slot| (part.hash(slot), part.mark(slot))))
+    }
+
     fn part(&self, hash: u128) -> usize {
         if self.parts.len() == 1 { 0 } else { (hash >> 122) as usize }
     }

@@ -25,6 +25,7 @@ mod seen;
 mod session;
 #[cfg(test)]
 mod session_tests;
+mod slices;
 
 use entry::{Entries, Entry, Wake};
 use log::Step;
@@ -33,6 +34,7 @@ use quota::{Item, Quota, Sum};
 
 pub use crate::format::Change;
 pub use session::{Finished, Session};
+pub use slices::Cursor;
 
 /// What expiry is compared with: the trait `expires-by`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -176,7 +176,7 @@ fn first_time(done: &mut HashTable<(i64, u128)>, space: i64, key: u128) -> bool 
 }
 
 /// Adds a mark to the run that is open; one taken away and set again at once is only set.
-fn push_mark(changes: &mut Vec<Change>, space: i64, hash: u128, mark: Option<StoredMark>) {
+pub(super) fn push_mark(changes: &mut Vec<Change>, space: i64, hash: u128, mark: Option<StoredMark>) {
     if let Some(Change::Marks { space: open, marks }) = changes.last_mut()
         && *open == space
         && marks.len() < RUN
@@ -213,7 +213,7 @@ fn entry_digest(space: i64, key: u128, payload: &[u8]) -> u128 {
 }
 
 /// An entry in its encoded form, and its digest. `room` is used again and again.
-fn encoded(space: i64, entry: &Entry, room: &mut Vec<u8>) -> (EntryBytes, u128) {
+pub(super) fn encoded(space: i64, entry: &Entry, room: &mut Vec<u8>) -> (EntryBytes, u128) {
     room.clear();
     room.extend_from_slice(&space.to_le_bytes());
     room.extend_from_slice(&entry.key.to_le_bytes());

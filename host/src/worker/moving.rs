@@ -31,6 +31,9 @@ impl Worker<'_> {
         let count = self.inbox.inputs().len();
         self.places.resize(count, NOWHERE);
         self.blocked.resize(count, false);
+        if let Some(blocked) = self.blocked.get_mut(usize::from(joined.input)) {
+            *blocked = false;
+        }
         if let Some(place) = self.places.get_mut(usize::from(joined.input)) {
             *place = (self.tasks.len() - 1, 0);
         }

@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(target_arch = "wasm32"), allow(dead_code))]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
 use tamis_guest::bindings::stage_exports::{Batch, Guest, Outcome};
@@ -22,6 +22,10 @@ mod export {
 
 thread_local! {
     static PARAMS: RefCell<Value> = const { RefCell::new(Value::Null) };
+    /// Calls of `process` in this instance.
+    static CALLS: Cell<i64> = const { Cell::new(0) };
+    /// How often a row has failed in passing.
+    static FAILED: Cell<i64> = const { Cell::new(0) };
 }
 
 impl Guest for Evil {
@@ -56,11 +60,19 @@ impl Guest for Evil {
         PARAMS.with_borrow(|params| {
             let how = params["how"].as_str().unwrap_or_default();
             resources(how);
+            CALLS.set(CALLS.get() + 1);
             if how == "trap" {
                 trap_at(&batch, params["n"].as_i64());
             }
+            if how == "loop-at" && row_of(&batch, params["n"].as_i64()).is_some() {
+                forever();
+            }
+            assert!(how != "age" || Some(CALLS.get()) <= params["n"].as_i64(), "evil: age");
             states(how, batch.rows);
             let mut outcome = good(batch.rows);
+            if how == "passing" {
+                fail_in_passing(&batch, params, &mut outcome);
+            }
             spoil(how, &mut outcome, batch.rows);
             outcome
         })
@@ -107,11 +119,28 @@ fn resources(how: &str) {
 }
 
 fn trap_at(batch: &Batch, n: Option<i64>) {
-    let column = &batch.columns[0];
+    assert!(row_of(batch, n).is_none(), "evil: row");
+}
+
+/// The row whose number is `n`.
+fn row_of(batch: &Batch, n: Option<i64>) -> Option<usize> {
     let is_n = |cell: tamis_guest::Cell<'_>| {
         cell.as_i64().or_else(|| cell.as_number()?.parse().ok()).is_some_and(|value| Some(value) == n)
     };
-    assert!(!column.cells().any(is_n), "evil: row");
+    batch.columns[0].cells().position(is_n)
+}
+
+/// Row `n` fails `times` times in a way that may pass, then no more. Nothing is emitted besides.
+fn fail_in_passing(batch: &Batch, params: &Value, outcome: &mut Outcome) {
+    *outcome = Outcome { verdicts: vec![0; batch.rows as usize], counts: vec![1], ..Outcome::default() };
+    outcome.output.columns = vec![Column::default()];
+    let Some(row) = row_of(batch, params["n"].as_i64()) else { return };
+    if FAILED.get() < params["times"].as_i64().unwrap_or(0) {
+        FAILED.set(FAILED.get() + 1);
+        outcome.verdicts[row] = 3;
+        let (row, text) = (row as u32, "evil: not now".to_string());
+        outcome.failures.push(RowFailure { row, category: 1, code: "busy".into(), text });
+    }
 }
 
 /// What breaks the rules of state; does nothing without rows.
