@@ -7,6 +7,7 @@ use tamis_guest::document::Builder;
 use crate::batch::{Batch, Cell, Column, Payload, Row, kind};
 use crate::config::path::{Path, Root, Step};
 use crate::config::pipeline::{KeyForm, Limits, ReadAs};
+use crate::config::secrets::Secrets;
 use crate::guest::call::{Fault, RowFailure};
 use crate::guest::{Guest, Opening};
 use crate::key::{self, Comparison};
@@ -225,12 +226,12 @@ enum Form {
 
 impl KeyMaker {
     /// From the plan of a stage.
-    pub fn new(planned: &PlannedKey, env: &Env<'_>, limits: Limits) -> KeyMaker {
+    pub fn new(planned: &PlannedKey, env: &Env<'_>, limits: Limits, secrets: &Secrets) -> KeyMaker {
         let how = Comparison::of(&planned.key);
         let (form, names) = match (&planned.key.form, &planned.guest) {
             (_, Some(guest)) => {
                 let reads = guest.reads.iter().map(|r| Read::new(r, env)).collect();
-                let opening = Opening::Key { params: guest.params.to_string() };
+                let opening = Opening::Key { params: secrets.reveal(&guest.params).to_string() };
                 (Form::Guest { guest: Box::new(guest.module.guest(opening, limits)), reads }, Vec::new())
             }
             (KeyForm::Fields(fields), _) => {

@@ -32,7 +32,8 @@ impl Decoder {
     pub fn open(plan: &Plan, env: &Env<'_>, limits: Limits) -> Decoder {
         let side = |coder: &Coder, paths: &[crate::config::path::Path], first: usize, of_key: bool| {
             let texts: Vec<String> = paths.iter().map(|path| path.below()).collect();
-            let opening = Opening::Codec { params: coder.params.to_string(), paths: texts };
+            let opening =
+                Opening::Codec { params: plan.pipeline.secrets.reveal(&coder.params).to_string(), paths: texts };
             Side {
                 guest: (!paths.is_empty()).then(|| coder.module.guest(opening, limits)),
                 of_key,

@@ -20,7 +20,10 @@ impl Encoder {
     /// Opens what the plan encodes with.
     pub fn open(plan: &Plan, limits: Limits) -> Encoder {
         let open = |coder: &Coder| {
-            let opening = Opening::Codec { params: coder.params.to_string(), paths: vec![String::new()] };
+            let opening = Opening::Codec {
+                params: plan.pipeline.secrets.reveal(&coder.params).to_string(),
+                paths: vec![String::new()],
+            };
             coder.module.guest(opening, limits)
         };
         let whole = |paths: &[crate::config::path::Path]| paths.iter().position(|path| path.steps.is_empty());

@@ -92,14 +92,16 @@ impl Output {
 impl Stage {
     /// Opens the guest of a stage; its instance is made when it is first called.
     pub fn open(planned: &Planned, plan: &Plan, env: &Env<'_>, limits: Limits) -> Stage {
-        let opening = Opening::Transform { params: planned.params.to_string(), context: planned.context.to_string() };
+        let secrets = &plan.pipeline.secrets;
+        let (params, context) = (secrets.reveal(&planned.params).to_string(), planned.context.to_string());
+        let opening = Opening::Transform { params, context };
         let whole = env.field(&Path { root: Root::Value, steps: Vec::new() });
         let bounds = plan.pipeline.stages.iter().find(|stage| stage.id == planned.id);
         Stage {
             id: planned.id.clone(),
             guest: planned.module.guest(opening, limits),
             traits: planned.traits.clone(),
-            key: planned.key.as_ref().map(|key| KeyMaker::new(key, env, limits)),
+            key: planned.key.as_ref().map(|key| KeyMaker::new(key, env, limits, secrets)),
             null_key: planned.key.as_ref().map_or(NullKey::Pass, |key| key.null_key),
             overflow: bounds.map(|stage| stage.state.overflow).unwrap_or_default(),
             on_error: bounds.map(|stage| stage.state.on_error).unwrap_or_default(),

@@ -124,3 +124,23 @@ fn state_that_takes_more_of_the_disk_than_it_may_pauses_the_run_and_nothing_is_l
     folder.run(&["run", "p.yaml"]).exits(0);
     assert_eq!(folder.read("out"), lines(0..30_000));
 }
+
+#[test]
+fn a_secret_reaches_the_guest_and_is_not_shown() {
+    let folder = Folder::new("secret");
+    folder.write("in", "{\"card\":\"4711\"}\n{\"card\":\"4712\"}\n");
+    folder.write("token", "hush-hush\n");
+    folder.write(
+        "p.yaml",
+        "version: 1\nname: p\nsource: { file: in }\nstages:\n  - { uses: mask, with: { fields: [value.card], text: { \
+         from_file: token } } }\nsink: { file: out }\n",
+    );
+    let plan = folder.run(&["plan", "p.yaml"]).exits(0);
+    assert!(plan.out().contains("from_file") && !plan.out().contains("hush-hush"), "{}", plan.out());
+    let plan = folder.run(&["plan", "--json", "p.yaml"]).exits(0);
+    assert!(!plan.out().contains("hush-hush"), "{}", plan.out());
+    folder.run(&["run", "p.yaml"]).exits(0);
+    assert_eq!(folder.read("out"), "{\"card\":\"hush-hush\"}\n".repeat(2));
+    std::fs::remove_file(folder.path("token")).unwrap();
+    folder.run(&["run", "p.yaml"]).exits(2).says(&["p.yaml:5:", "cannot read the secret in token"]);
+}

@@ -16,6 +16,7 @@ use super::pipeline::{
     Bounds, Codecs, Encoders, Errors, Format, InvalidTime, Limits, OnError, Overflow, Pipeline, Retention,
     RetentionClock, Run, Scope, Sink, Source, Stage, State, Time, Tolerance, Uses,
 };
+use super::secrets::Secrets;
 use super::section::Section;
 use super::table::Kind;
 use super::tables;
@@ -65,6 +66,7 @@ pub fn build(root: &Node, file: Option<&Arc<std::path::Path>>) -> (Option<Pipeli
         limits: limits(top.section("limits")),
         state: state(top.section("state")),
         run: run(top.section("run")),
+        secrets: Secrets::default(),
         tests: tests(&top.many("tests"), &mut findings),
         file: file.cloned(),
         root: root.clone(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diagnostic::Diagnostic;
 use pipeline::Pipeline;
+use secrets::Secrets;
 use variables::Environment;
 
 pub mod build;
@@ -20,6 +21,7 @@ pub mod path;
 pub mod pipeline;
 pub mod replace;
 pub mod schema;
+pub mod secrets;
 pub mod section;
 pub mod table;
 pub mod tables;
@@ -34,8 +36,16 @@ pub fn read(
     environment: Environment<'_>,
 ) -> Result<Pipeline, (Vec<Diagnostic>, Option<Box<Pipeline>>)> {
     let (root, mut findings) = yaml::parse(text, file, environment).map_err(|findings| (findings, None))?;
-    let (pipeline, more) = build::build(&root, file);
+    let (mut pipeline, more) = build::build(&root, file);
     findings.extend(more);
+    if let Some(pipeline) = &mut pipeline {
+        let mut missing = Vec::new();
+        pipeline.secrets = Secrets::read(pipeline, environment, &mut missing);
+        for finding in &mut missing {
+            finding.file = file.cloned();
+        }
+        findings.extend(missing);
+    }
     match pipeline {
         Some(mut pipeline) if !findings.iter().any(Diagnostic::is_error) => {
             pipeline.findings = findings;

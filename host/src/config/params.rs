@@ -11,6 +11,7 @@ use super::diagnostic::Diagnostic;
 use super::nearest;
 use super::node::{Node, NodeKind, Span};
 use super::path::Path;
+use super::secrets;
 use super::values;
 
 /// Checks the parameters of a guest. `node`: as written, `None` if left out; `span`: where to point then.
@@ -59,6 +60,10 @@ struct Checker<'a> {
 impl<'a> Checker<'a> {
     fn check(&self, node: &Node, schema: &'a Value, what: &str, at: Span, findings: &mut Vec<Diagnostic>) {
         let schema = self.resolve(schema);
+        // What a secret says is for the guest to judge.
+        if secrets::is_secret(node) {
+            return;
+        }
         if schema.as_bool() == Some(false) {
             findings
                 .push(Diagnostic::error("P-VALUE", at, format!("`{what}` may not stand here")).help("leave it out"));

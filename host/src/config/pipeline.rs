@@ -10,6 +10,7 @@ use super::diagnostic::Diagnostic;
 use super::kafka::{KafkaSink, KafkaSource};
 use super::node::Node;
 use super::path::Path;
+use super::secrets::Secrets;
 
 /// One pipeline file, checked.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Pipeline {
     pub state: State,
     /// Commit, stop, health.
     pub run: Run,
+    /// What parameters of guests name, and only the guests may see.
+    pub secrets: Secrets,
     /// The tests, as written.
     pub tests: Vec<Node>,
     /// The file it stands in: `./file.wasm` and `modules/` are beside it.

@@ -249,7 +249,7 @@ impl Maker<'_> {
         places: &Places<'_>,
     ) -> Option<Answer> {
         let answer = module
-            .check(params, context, &self.pipeline.limits)
+            .check(&self.pipeline.secrets.reveal(params), context, &self.pipeline.limits)
             .map_err(|fault| fault_text(&fault))
             .and_then(|answer| answer::read(&answer, places));
         match answer {
@@ -271,7 +271,7 @@ impl Maker<'_> {
     fn key_guest(&mut self, uses: &Uses) -> Option<KeyGuest> {
         let module = self.module(uses, &[World::Key], "a key")?;
         let params = params::given(&uses.with);
-        let (text, help) = match module.key_columns(&params, &self.pipeline.limits) {
+        let (text, help) = match module.key_columns(&self.pipeline.secrets.reveal(&params), &self.pipeline.limits) {
             Ok(names) => {
                 match names.iter().map(|n| ColumnRef::parse(n).map_err(|e| format!("it reads `{n}`: {e}"))).collect() {
                     Ok(reads) => return Some(KeyGuest { module, params, reads }),

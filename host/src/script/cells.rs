@@ -83,7 +83,8 @@ impl Reader {
     pub fn of(plan: &Plan) -> Reader {
         let limits = plan.pipeline.limits;
         let open = |coder: &Coder| {
-            coder.module.guest(Opening::Codec { params: coder.params.to_string(), paths: vec![String::new()] }, limits)
+            let params = plan.pipeline.secrets.reveal(&coder.params).to_string();
+            coder.module.guest(Opening::Codec { params, paths: vec![String::new()] }, limits)
         };
         Reader { key: open(&plan.decode_key), value: open(&plan.decode_value) }
     }
