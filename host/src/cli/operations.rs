@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::exit::Failure;
 use super::output::Session;
@@ -24,8 +23,6 @@ pub fn serve(session: &Session, board: &Arc<Board>, pipelines: &[&Pipeline]) -> 
         }
     }
     let mut serving = server::Serving::default();
-    let drain = pipelines.iter().map(|pipeline| pipeline.run.stop).max().unwrap_or(0);
-    serving.drain = Duration::from_nanos(u64::try_from(drain).unwrap_or(0));
     for (address, must) in wanted {
         match server::listen(address) {
             Ok((listener, moved)) => {

@@ -1,8 +1,8 @@
-//! The server of a board: one thread, plain HTTP, reading only. The same thread sees to it that a drain ends in time.
+//! The server of a board: one thread, plain HTTP, reading only.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -22,8 +22,6 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Serving {
     /// Sockets that listen.
     pub listeners: Vec<TcpListener>,
-    /// How long a drain may take.
-    pub drain: Duration,
 }
 
 /// Listens at an address. If it is taken, at any free port of the same host.
@@ -69,16 +67,8 @@ async fn serve(board: &Arc<Board>, serving: Serving) {
             tokio::spawn(async move { axum::serve(listener, router).await });
         }
     }
-    let mut asked: Option<Instant> = None;
     while !board.is_closed() {
         tokio::time::sleep(LOOK).await;
-        if !board.is_draining() {
-            continue;
-        }
-        if asked.get_or_insert_with(Instant::now).elapsed() > serving.drain {
-            // As a second signal does: what was not committed is read again by the next run.
-            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
-        }
     }
 }
 
