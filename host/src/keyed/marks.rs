@@ -242,10 +242,10 @@ impl Marks {
         self.parts.len()
     }
 
-    /// The marks of one part.
-    pub fn of_part(&self, number: usize) -> impl Iterator<Item = (u128, StoredMark)> + '_ {
-        let part = self.parts.get(number).into_iter();
-        part.flat_map(|part| part.full().map(|slot| (part.hash(slot), part.mark(slot))))
+    /// Some marks of a part: those whose hash, its low half, is `from` or above, and at home in the next so many groups.
+    /// Gives where the next ones begin. None: these were the last.
+    pub fn some_of(&self, number: usize, from: u64, groups: usize, each: impl FnMut(u128, StoredMark)) -> Option<u64> {
+        self.parts.get(number)?.some(from, groups, each)
     }
 
     fn part(&self, hash: u128) -> usize {
@@ -324,6 +324,27 @@ impl Part {
     fn iter(&self) -> impl Iterator<Item = (u128, StoredMark)> + '_ {
         let groups = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
         groups.flat_map(move |(at, group)| group.full().map(move |slot| (group.hash(slot), self.mark(at, slot))))
+    }
+
+    /// See `Marks::some_of`. A hash keeps its place among the others however the table grows, so that a walk from one
+    /// hash to the next meets every mark that is there all the while.
+    fn some(&self, from: u64, groups: usize, mut each: impl FnMut(u128, StoredMark)) -> Option<u64> {
+        let first = self.home(u128::from(from));
+        let end = first.saturating_add(groups);
+        let next = (end < self.homes).then(|| ((end as u128) << 64).div_ceil(self.homes as u128) as u64);
+        let mut at = first;
+        // Behind the last home stand those that found no room there: as far as marks have passed by.
+        while at < end || (at > 0 && self.group(at - 1).is_some_and(|group| group.passed() > 0)) {
+            let Some(group) = self.group(at) else { break };
+            for slot in group.full() {
+                let (hash, low) = (group.hash(slot), group.hash(slot) as u64);
+                if low >= from && next.is_none_or(|next| low < next) {
+                    each(hash, self.mark(at, slot));
+                }
+            }
+            at += 1;
+        }
+        next
     }
 
     /// Makes place for more marks, in the right size for those that are not over. Returns how many marks went.

@@ -4,21 +4,25 @@
 //! A round begins at a commit. Its pieces are of different moments; the changes of every commit from that one on bring
 //! them to one moment, since a change is absolute and the last one wins (reliability, section 2.4). So whatever was
 //! there when the round began must be in a piece, unless a change says what became of it. That holds because nothing
-//! moves past the cursor: a mark stays in its part, an entry in its chunk, spaces in their order. A table of marks that
-//! was split meanwhile is begun again.
+//! moves past the cursor: marks are met in the order of their hashes, an entry stays in its chunk, spaces in their order.
+//! A table of marks that was split meanwhile is begun again.
 
 use super::Keyed;
 use super::seal::{encoded, push_mark};
 use crate::format::Change;
+
+/// Groups of marks that are looked at in one go.
+const GROUPS: usize = 64;
 
 /// Where a round stands in the state of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The space it is in, or the least it may be in.
     space: i64,
-    /// How many parts the marks of this space had, and the next one.
+    /// How many parts the marks of this space had, the next one, and the hash in it that is next.
     parts: usize,
     part: usize,
+    hash: u64,
     /// The next chunk of entries.
     chunk: usize,
     done: bool,
@@ -32,13 +36,13 @@ impl Default for Cursor {
 
 impl Cursor {
     fn at(space: i64) -> Cursor {
-        Cursor { space, parts: 0, part: 0, chunk: 0, done: false }
+        Cursor { space, parts: 0, part: 0, hash: 0, chunk: 0, done: false }
     }
 }
 
 impl Keyed {
-    /// The next piece, as changes to empty state: at least one, of about `budget` marks and entries, but whole parts and
-    /// chunks. None: that was all. Everything must be sealed.
+    /// The next piece, as changes to empty state: at least one, of about `budget` marks and entries, but whole chunks of
+    /// either. None: that was all. Everything must be sealed.
     pub fn dump_some(&self, at: &mut Cursor, budget: usize) -> Option<Vec<Change>> {
         if at.done {
             return None;
@@ -54,14 +58,14 @@ impl Keyed {
                 *at = Cursor::at(space);
             }
             if at.parts != table.marks.parts() {
-                (at.parts, at.part) = (table.marks.parts(), 0);
+                (at.parts, at.part, at.hash) = (table.marks.parts(), 0, 0);
             }
             if at.part < at.parts {
-                for (hash, mark) in table.marks.of_part(at.part) {
+                let next = table.marks.some_of(at.part, at.hash, GROUPS, |hash, mark| {
                     push_mark(&mut changes, space, hash, Some(mark));
                     count += 1;
-                }
-                at.part += 1;
+                });
+                (at.part, at.hash) = next.map_or((at.part + 1, 0), |next| (at.part, next));
             } else if let Some(entries) = table.entries.of_chunk(at.chunk) {
                 for entry in entries {
                     let (bytes, _) = encoded(space, entry, &mut room);
@@ -91,12 +95,15 @@ mod tests {
     use super::*;
     use crate::guest::call::State;
 
+    /// Rows of a call: enough for tables of marks that are split, and entries in several chunks.
+    const ROWS: u64 = 2_000;
+
     /// Many keys come, are renewed and go again, in three spaces, two of which are dropped now and then.
     fn call(keyed: Keyed, dice: &mut Dice, now: i64) -> Keyed {
-        let keys: Vec<u64> = (0..600).map(|_| dice.below(30_000)).collect();
+        let keys: Vec<u64> = (0..ROWS).map(|_| dice.below(200_000)).collect();
         let mut session = keyed.session(begin(&keys, now, now));
-        let until = now + 40 + dice.below(100) as i64;
-        session.seen(100 * dice.below(3) as i64, &[until], &[dice.below(600) as u32], dice.below(2) == 0).unwrap();
+        let until = now + 100 + dice.below(200) as i64;
+        session.seen(100 * dice.below(3) as i64, &[until], &[dice.below(ROWS) as u32], dice.below(2) == 0).unwrap();
         let rows: Vec<u32> = (0..300).collect();
         let view = session.open(&rows, &vec![100 * dice.below(3) as i64; 300]).unwrap();
         let mut slots = view.slots;
