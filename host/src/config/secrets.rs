@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_secret_that_is_not_there_is_an_error_at_its_place() {
         let findings = read("{ text: { from_env: NONE }, a: { from_file: no-such-file } }").unwrap_err();
-        let said: Vec<(&str, u32)> = findings.iter().map(|f| (f.code, f.span.unwrap().line)).collect();
+        let said: Vec<(&str, u32)> = findings.iter().map(|f| (f.code.as_str(), f.span.unwrap().line)).collect();
         assert_eq!(said, [("P-VARIABLE", 4), ("P-VALUE", 4)]);
         assert!(findings.iter().all(|f| !f.help.is_empty()));
     }
