@@ -105,13 +105,6 @@ pub static ENTRIES: &[Entry] = &[
         rules: &[],
     },
     Entry {
-        code: "double",
-        when: "bytes are not the eight of a double, or a value is no number",
-        reason: "The codec `double` reads and writes eight bytes.",
-        ways: &["another codec"],
-        rules: &[],
-    },
-    Entry {
         code: "expression",
         when: "the expression of a filter fails on a record, or is neither true nor false",
         reason: "A member that is missing, or a comparison of two types, has no answer.",
@@ -147,6 +140,16 @@ pub static ENTRIES: &[Entry] = &[
         when: "a value with a line end in it is written as a line",
         reason: "It would be read back as two records.",
         ways: &["`format: envelope`"],
+        rules: &[],
+    },
+    Entry {
+        code: "poison",
+        when: "a record ended the process each time it was read, and was sent aside",
+        reason: "A process that dies at the same record at every start never gets past it.",
+        ways: &[
+            "look at the record in the dead letter, and at what the process said last",
+            "a guest of another's: tell its author",
+        ],
         rules: &[],
     },
     Entry {
