@@ -400,4 +400,4 @@ mod bytes {
 
 #[cfg(test)]
 #[path = "format_tests.rs"]
-mod tests;
+pub(crate) mod tests;

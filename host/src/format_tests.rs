@@ -17,7 +17,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 /// The bytes are those of the file; `TAMIS_BLESS=1` writes it.
-fn check_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn check_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(name).with_extension("hex");
     if std::env::var_os("TAMIS_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -253,6 +253,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_to_a_changelog_is_read_for_ever() {
+        let input = Input { topic: "clicks".into(), partition: 3 };
+        let task = task::Marker {
+            inputs: vec![input.clone()],
+            salt: 9,
+            activity: vec![crate::time::Activity::Active],
+            event: crate::time::Clock::new(1, 5),
+            ingestion: crate::time::Clock::new(1, 0),
+            positions: vec![Some((4, 77))],
+            arrivals: 12,
+            invalid_time: 1,
+            counters: vec![crate::stage::Counters::default()],
+        };
+        let stage = StageMarker { stage: "d".into(), identity: "{}".into(), digest: 1 << 100, numbers: (2, 3) };
+        let (token, next) = ("1;1;0;0;0;0".to_owned(), vec![(input, 78)]);
+        let marker = Marker { token, next, partitions: 4, task, stages: vec![stage] };
+        let golden = crate::format::tests::check_golden("changelog-marker", &write_marker(&marker).unwrap());
+        assert_eq!(read(Some(MARKER_KEY), Some(&golden)).unwrap(), Entry::Marker(Box::new(marker)));
+        let mark = StoredMark { expires: 5, offset: 6, input: 7, born: 8 };
+        let mut all = Vec::new();
+        let changes =
+            vec![Change::Drop { space: 1 }, Change::Marks { space: 2, marks: vec![(3, Some(mark)), (4, None)] }];
+        records(&sealed(changes), 9, |key, value| {
+            all.extend_from_slice(key);
+            all.extend_from_slice(value.unwrap_or(b"null"));
+        });
+        crate::format::tests::check_golden("changelog-records", &all);
+    }
+
+    #[test]
     fn what_is_not_ours_is_refused() {
         let check = |key: Option<&[u8]>, value: Option<&[u8]>| assert!(read(key, value).is_err(), "{key:?}");
         check(None, Some(b"x"));

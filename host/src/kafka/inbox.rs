@@ -314,6 +314,7 @@ impl<'a> KafkaInbox<'a> {
     fn all_finished(&self) -> bool {
         self.settings.until.is_some()
             && self.assigned
+            && self.asked.is_empty()
             && !self.owned.is_empty()
             && self.owned.iter().all(|o| o.stage == Stage::Finished)
     }

@@ -16,6 +16,8 @@ pub mod inbox;
 pub mod outbox;
 pub mod owned;
 pub mod partition;
+#[cfg(test)]
+mod protocol_tests;
 pub mod raw;
 pub mod reset;
 pub mod restore;

@@ -75,6 +75,7 @@ pub fn reset(
     let job = Job {
         clients: clients.clone(),
         changelogs: changelogs.clone(),
+        partitions: counts.clone(),
         checkpoints: None,
         distrusted: Vec::new(),
         start: to,

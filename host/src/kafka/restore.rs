@@ -30,6 +30,8 @@ pub struct Job {
     pub clients: Clients,
     /// The changelog topic of each source topic; empty: there is no state to restore.
     pub changelogs: BTreeMap<Arc<str>, String>,
+    /// Partitions of each source topic when the run began.
+    pub partitions: BTreeMap<Arc<str>, u32>,
     /// Where checkpoints are; none: they are not used.
     pub checkpoints: Option<Checkpoints>,
     /// Partitions whose checkpoint was wrong.
@@ -229,6 +231,16 @@ impl Job {
         let place = &committed.place;
         let (topic, partition) = place;
         let name = || format!("{topic}/{partition}");
+        if let Some(&count) = self.partitions.get(topic)
+            && u32::try_from(*partition).is_ok_and(|partition| partition >= count)
+            && !self.changelogs.is_empty()
+        {
+            return Err(Trouble::new(
+                format!("partition_count_changed: {topic} had {count} partitions, and now there is {}", name()),
+                "keys are in other partitions now: give the stage a new `id` or the pipeline a new `name`, which begins with empty state",
+            )
+            .into());
+        }
         let (low, high) = self.watermarks(reader, topic, *partition)?;
         let mut restored = None;
         let offset = match (committed.offset, &committed.token) {

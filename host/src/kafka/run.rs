@@ -192,7 +192,7 @@ pub fn work(
         clients: clients.clone(),
         transactional: exactly_once.then(|| format!("{}.{instance}.0", plan.pipeline.name)),
         changelogs: changelogs.clone(),
-        partitions,
+        partitions: partitions.clone(),
         consumer: Arc::clone(&group.consumer),
         tokens: Rc::clone(&tokens),
         stop: Arc::clone(&stop),
@@ -206,6 +206,7 @@ pub fn work(
     let job = |answers| Job {
         clients: clients.clone(),
         changelogs: names,
+        partitions,
         checkpoints: Some(checkpoints),
         distrusted: Vec::new(),
         start: source.start,
