@@ -54,7 +54,7 @@ struct Id {
     end: End,
     /// Inputs whose outputs are in it.
     outputs: u8,
-    state: (u8, u8),
+    state: Option<(u8, u8)>,
     position: Option<(u8, u8)>,
 }
 
@@ -67,8 +67,10 @@ enum Phase {
     /// A position is known, no state.
     Restoring,
     Running,
-    /// Outputs and state are in the transaction.
+    /// Outputs are in the transaction.
     Produced,
+    /// State too.
+    Written,
     /// Positions too.
     Offered,
 }
@@ -130,7 +132,10 @@ impl World {
     /// The end of a transaction is decided; it is written partition by partition.
     fn end(&mut self, at: usize, commit: bool) {
         let id = self.id(at);
-        let mut parts = OUT | LOG;
+        let mut parts = OUT;
+        if id.state.is_some() {
+            parts |= LOG;
+        }
         if id.position.is_some() {
             parts |= OFF;
         }
@@ -169,8 +174,8 @@ impl World {
                         if commit && part == OUT {
                             (0..3).filter(|i| id.outputs >> i & 1 == 1).for_each(|i| world.visible[i] += 1);
                         }
-                        if commit && part == LOG {
-                            world.log = id.state;
+                        if let (true, LOG, Some(state)) = (commit, part, id.state) {
+                            world.log = state;
                         }
                         if let (true, OFF, Some(position)) = (commit, part, id.position) {
                             world.position = position;
@@ -250,7 +255,11 @@ impl World {
                 }),
             },
             Phase::Ready if usize::from(self.owner) == at => {
-                let pending = |id: &Id| id.position.is_some() && id.end != End::None;
+                let pending = |id: &Id| match id.end {
+                    End::None => false,
+                    End::Open => id.position.is_some(),
+                    End::Commit(parts) | End::Abort(parts) => parts & OFF != 0,
+                };
                 if !(rules.stable && self.ids.iter().any(pending)) {
                     go(&|world| {
                         let (next, token) = world.position;
@@ -284,25 +293,28 @@ impl World {
                             process.seen |= key;
                         }
                         (process.target, process.phase) = ((end, token), Phase::Produced);
-                        let state = (token, process.seen);
-                        world.ids[at] = Id { epoch: id.epoch, end: End::Open, outputs, state, position: None };
+                        world.ids[at] = Id { epoch: id.epoch, end: End::Open, outputs, ..Id::default() };
                     });
                 }
             }
             Phase::Running => {}
-            Phase::Produced if !rules.positions => go(&|world| world.processes[at].phase = Phase::Offered),
-            Phase::Produced if rules.generation && process.generation != self.generation => go(&|world| {
+            Phase::Produced if id.end == End::Open => go(&|world| {
+                world.ids[at].state = Some((process.target.1, process.seen));
+                world.processes[at].phase = Phase::Written;
+            }),
+            Phase::Written if !rules.positions => go(&|world| world.processes[at].phase = Phase::Offered),
+            Phase::Written if rules.generation && process.generation != self.generation => go(&|world| {
                 if world.ids[at].end == End::Open {
                     world.end(at, false);
                 }
                 world.undo(at, rules);
             }),
-            Phase::Produced if id.end == End::Open => go(&|world| {
+            Phase::Written if id.end == End::Open => go(&|world| {
                 world.ids[at].position = Some(process.target);
                 world.processes[at].phase = Phase::Offered;
             }),
             // A late copy has ended it: the client finds that it cannot go on.
-            Phase::Produced => go(&|world| {
+            Phase::Produced | Phase::Written => go(&|world| {
                 world.undo(at, rules);
                 world.processes[at].phase = Phase::Down;
             }),
