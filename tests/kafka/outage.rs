@@ -1,4 +1,4 @@
-//! A broker that goes away for a while.
+//! Brokers that go away: all of them for a while, and one of three after the other.
 
 use std::collections::BTreeSet;
 use std::process::Child;
@@ -98,6 +98,21 @@ fn a_run_outlasts_its_only_broker() {
         running.cluster.node(verb, 1);
         std::thread::sleep(Duration::from_secs(20));
         running.cluster.node("start", 1);
+        running.give();
+        running.check();
+    }
+}
+
+#[test]
+fn a_run_goes_on_while_each_of_three_brokers_is_killed_in_turn() {
+    let mut running = Running::start("three", 3);
+    running.give();
+    running.check();
+    for node in 1..=3 {
+        running.cluster.node("kill", node);
+        running.give();
+        running.check();
+        running.cluster.node("start", node);
         running.give();
         running.check();
     }

@@ -174,6 +174,9 @@ impl Clients {
     fn begin(&self, ours: &[(&str, &str)]) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("client.id", "tamis");
+        // A client that never reached the broker it takes for a partition's leader asks nobody who leads now, but for
+        // this; by default it would wait five minutes.
+        config.set("topic.metadata.refresh.interval.ms", "5000");
         for (name, value) in ours {
             config.set(*name, *value);
         }
