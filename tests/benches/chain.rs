@@ -16,9 +16,9 @@ use tamis::time::Stamp;
 
 use crate::{duel, report, timed};
 
-const ROWS: usize = 1024;
-const BATCHES: usize = 48;
-const SALT: u64 = 7;
+pub const ROWS: usize = 1024;
+pub const BATCHES: usize = 48;
+pub const SALT: u64 = 7;
 
 /// Takes values, as a sink does that writes lines.
 #[derive(Default)]
@@ -176,7 +176,8 @@ impl Native {
     }
 }
 
-fn columns(batches: Vec<Batch>) -> Vec<(tamis_guest::Column, Batch)> {
+/// The payloads of each batch as a column, as a codec gets them, and the batch.
+pub fn columns(batches: Vec<Batch>) -> Vec<(tamis_guest::Column, Batch)> {
     let column = |batch: &Batch| {
         let mut column = tamis_guest::Column::with_capacity(ROWS, ROWS * 200);
         for row in &batch.rows {

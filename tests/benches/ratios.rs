@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod chain;
+mod session;
 mod state;
 
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ fn main() {
     }
     if runs("P1b") {
         chain::p1b();
+    }
+    if runs("P1c") {
+        session::p1c();
     }
     if runs("P5") {
         state::p5();
