@@ -41,6 +41,10 @@ pub fn filled(pipeline: &Pipeline, found: &Found) -> Value {
     }
     let tolerance = if pipeline.errors.tolerance == Tolerance::All { "all" } else { "none" };
     set(["errors", "tolerance"], json!(tolerance));
+    if let Some(Value::Object(kafka)) = file.get_mut("source").and_then(|source| source.get_mut("kafka")) {
+        kafka.entry("group").or_insert(json!(pipeline.name));
+        in_order(kafka, &super::ends::KAFKA_SOURCE);
+    }
     if !matches!(pipeline.sink, Sink::Kafka(_)) {
         file.insert("sink".to_string(), sink(&pipeline.sink));
     }

@@ -57,7 +57,9 @@ pub struct Imported {
 /// Imports one query of a file of statements. Spans of findings lie in `sql`.
 pub fn import(sql: &str, options: &Options) -> Imported {
     let mut findings = Vec::new();
-    let script = script::read(sql, &mut findings);
+    let mut script = script::read(sql, &mut findings);
+    script.without_looks(&mut findings);
+    script.with_view(&mut findings);
     let places = Places::of(sql);
     let mut imported = Imported { file: None, rows: String::new(), findings };
     let Some(statement) = chosen(&script, options, &mut imported.findings) else { return imported };
@@ -72,19 +74,34 @@ pub fn import(sql: &str, options: &Options) -> Imported {
     let mut notes = Notes { places: &places, findings: Vec::new() };
     let settings = settings::read(&script.settings, &mut notes);
     let table = |name: &str| script.tables.iter().find(|table| table.name == name);
-    let source = table(&relation.table);
-    let import = Import {
-        statement,
-        source,
-        sink: statement.sink.as_deref().and_then(table),
-        relation: &relation,
-        settings: &settings,
-        options,
-    };
+    let sink = statement.sink.as_deref().and_then(table);
+    let like_sink =
+        sink.filter(|_| table(&relation.table).is_none()).and_then(|sink| undeclared(&relation, sink, &mut notes));
+    let source = table(&relation.table).or(like_sink.as_ref());
+    let import = Import { statement, source, sink, relation: &relation, settings: &settings, options };
     imported.file = import.file(&mut notes);
     imported.rows = rows::lines(&script.rows, &relation.table, source, import.reads_envelopes(&imported.file));
     imported.findings.extend(notes.findings);
     imported
+}
+
+/// A source that is not declared, where the sink is: its records have the sink's columns.
+fn undeclared(relation: &Relation, sink: &Table, notes: &mut Notes<'_>) -> Option<Table> {
+    let is_named = |name: &str| relation.columns.iter().any(|column| column.name == name);
+    if sink.columns.is_empty() || !sink.columns.iter().all(|column| is_named(&column.name)) {
+        return None;
+    }
+    let text =
+        format!("`{}` is not declared: it is taken for a topic with the columns of `{}`", relation.table, sink.name);
+    notes.warn("W-SQL", &text, sink.span, "put its CREATE TABLE in front");
+    let options = sink.options.iter().filter(|item| item.name.starts_with("properties.")).cloned().collect();
+    Some(Table {
+        name: relation.table.clone(),
+        span: sink.span,
+        columns: sink.columns.clone(),
+        options,
+        ..Table::default()
+    })
 }
 
 /// The query that is meant.

@@ -1,6 +1,6 @@
 //! A file of statements: tables, views, settings, rows, and the queries that can become pipelines.
 
-use sqlparser::ast::{Expr, Query, SetExpr, Spanned};
+use sqlparser::ast::{Expr, Query, SelectItem, SetExpr, Spanned, TableFactor};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token};
 
@@ -33,6 +33,8 @@ pub struct View {
     pub columns: Vec<String>,
     /// What it stands for.
     pub query: Query,
+    /// Where it starts.
+    pub span: Span,
 }
 
 /// `SET 'name' = 'value'`.
@@ -68,6 +70,50 @@ pub struct Rows {
     pub columns: Vec<String>,
     /// The values.
     pub rows: Vec<Vec<Expr>>,
+}
+
+impl Statement {
+    /// `SELECT * FROM table`: somebody looks at a table.
+    fn only_looks(&self) -> bool {
+        let SetExpr::Select(select) = &*self.query.body else { return false };
+        let all = matches!(select.projection.as_slice(), [SelectItem::Wildcard(_)]);
+        let plain = matches!(select.from.as_slice(), [from] if from.joins.is_empty()
+            && matches!(&from.relation, TableFactor::Table { args: None, .. }));
+        self.sink.is_none() && all && plain && select.selection.is_none()
+    }
+}
+
+impl Script {
+    /// Takes away what only looks at tables, beside queries that do something.
+    pub fn without_looks(&mut self, findings: &mut Vec<Diagnostic>) {
+        if self.queries.iter().all(Statement::only_looks) && self.views.is_empty() {
+            return;
+        }
+        self.queries.retain(|statement| {
+            let looks = statement.only_looks();
+            if looks {
+                let text = "this query only looks at a table: left out";
+                findings.push(Diagnostic::new(Severity::Note, "W-SQL", Some(statement.span), text));
+            }
+            !looks
+        });
+    }
+
+    /// Where nothing is inserted, the last view is what runs, into the table beside the one it reads: tools that draw
+    /// pipelines show the view and the tables, and write the rest themselves.
+    pub fn with_view(&mut self, findings: &mut Vec<Diagnostic>) {
+        let (true, Some(view)) = (self.queries.is_empty(), self.views.last()) else { return };
+        let quoted = view.name.replace('`', "``");
+        let query =
+            Parser::new(&Flink).try_with_sql(&format!("SELECT * FROM `{quoted}`")).and_then(|mut p| p.parse_query());
+        let Ok(query) = query else { return };
+        let sinks = self.tables.iter().filter(|table| !table.primary_key.is_empty() || self.tables.len() == 1);
+        let sink = sinks.last().map(|table| table.name.clone());
+        let into = sink.as_ref().map_or(String::new(), |sink| format!(", into `{sink}`"));
+        let text = format!("nothing is inserted anywhere: the view `{}` is taken for the query{into}", view.name);
+        findings.push(Diagnostic::new(Severity::Note, "W-SQL", Some(view.span), text));
+        self.queries.push(Statement { sink, columns: Vec::new(), query: *query, span: view.span });
+    }
 }
 
 /// Reads a file. What cannot be read is a finding, and the next statement is read all the same.
@@ -187,7 +233,7 @@ fn create(
             return parser.expected("AS and a query", parser.peek_token());
         }
         let query = *parser.parse_query()?;
-        script.views.push(View { name, columns, query });
+        script.views.push(View { name, columns, query, span });
     } else {
         let what = word(parser, 0).unwrap_or_default();
         skip(parser);

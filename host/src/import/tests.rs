@@ -257,6 +257,28 @@ fn numbers_that_are_times_say_their_unit() {
     assert_eq!(file(sql)["time"], json!({ "field": "value.at", "unit": "s" }));
 }
 
+#[test]
+fn looking_at_tables_is_left_out() {
+    let sql = format!("SELECT * FROM t;\nINSERT INTO s {};\nSELECT * FROM s;", numbered("PARTITION BY id ORDER BY p"));
+    check(&sql, json!("value.id"), json!({ "order": "arrival" }));
+    assert_eq!(file("SELECT * FROM t")["stages"], json!([]));
+}
+
+/// What a tool shows: a view, and the table that its rows go to.
+#[test]
+fn a_view_and_a_sink_are_enough() {
+    let sql = "SET 'pipeline.name' = 'x'; CREATE TEMPORARY VIEW `one each` AS SELECT id, v, at FROM (SELECT *, ROW_NUMBER() OVER \
+        (PARTITION BY id ORDER BY at ASC) AS n FROM `The source`) WHERE n = 1;\n\
+        CREATE TABLE sink (id STRING, v BIGINT, at TIMESTAMP(6) METADATA FROM 'timestamp', PRIMARY KEY (id) NOT ENFORCED) WITH (\
+        'connector' = 'upsert-kafka', 'topic' = 'OUT', 'properties.bootstrap.servers' = 'b:1', 'key.format' = 'raw');";
+    let file = import(sql, &Options::default()).file.unwrap();
+    assert_eq!(file["time"], json!("timestamp"));
+    assert_eq!(file["stages"][0]["with"], json!({ "order": "time", "output": "upsert" }));
+    assert_eq!(file["source"]["kafka"]["brokers"], json!("b:1"));
+    assert_eq!(file["sink"]["kafka"]["topic"], json!("OUT"));
+    assert_eq!(file["stages"].as_array().unwrap().len(), 1);
+}
+
 /// Whatever is given, an import ends and says something.
 #[test]
 fn broken_statements_are_findings() {
