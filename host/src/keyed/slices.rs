@@ -97,13 +97,15 @@ mod tests {
 
     /// Rows of a call: enough for tables of marks that are split, and entries in several chunks.
     const ROWS: u64 = 2_000;
+    /// The last one is never dropped, and its table of marks is split.
+    const SPACES: [i64; 5] = [0, 100, 200, 200, 200];
 
     /// Many keys come, are renewed and go again, in three spaces, two of which are dropped now and then.
     fn call(keyed: Keyed, dice: &mut Dice, now: i64) -> Keyed {
-        let keys: Vec<u64> = (0..ROWS).map(|_| dice.below(200_000)).collect();
+        let keys: Vec<u64> = (0..ROWS).map(|_| dice.below(400_000)).collect();
         let mut session = keyed.session(begin(&keys, now, now));
         let until = now + 100 + dice.below(200) as i64;
-        session.seen(100 * dice.below(3) as i64, &[until], &[dice.below(ROWS) as u32], dice.below(2) == 0).unwrap();
+        session.seen(SPACES[dice.below(5) as usize], &[until], &[dice.below(ROWS) as u32], dice.below(2) == 0).unwrap();
         let rows: Vec<u32> = (0..300).collect();
         let view = session.open(&rows, &vec![100 * dice.below(3) as i64; 300]).unwrap();
         let mut slots = view.slots;
@@ -146,20 +148,19 @@ mod tests {
             }
         }
         assert!(rounds > 2, "{rounds} rounds");
+        assert!(keyed.spaces.values().any(|space| space.marks.parts() > 1), "no table was split");
         wrong
     }
 
     #[test]
     fn pieces_of_different_moments_and_the_changes_since_the_first_give_the_state() {
-        for seed in 0..2 {
-            assert_eq!(wrong(true, seed), 0, "seed {seed}");
-        }
+        assert_eq!(wrong(true, 1), 0);
     }
 
     /// The mutant: it must not pass.
     #[test]
     fn with_the_changes_since_the_last_piece_the_state_would_be_wrong() {
-        assert!((0..2).map(|seed| wrong(false, seed)).sum::<usize>() > 0);
+        assert!(wrong(false, 1) > 0);
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         }
         keyed.seal();
         let all = keyed.stats();
-        assert!(all.marks > 5_000 && all.entries > 3_000, "{all:?}");
+        assert!(all.marks > 20_000 && all.entries > 2_000, "{all:?}");
         let (mut cursor, mut pieces) = (Cursor::default(), Vec::new());
         while let Some(piece) = keyed.dump_some(&mut cursor, 500) {
             pieces.push(piece);
