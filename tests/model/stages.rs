@@ -1,9 +1,10 @@
-//! The stages of the model: what a keyed guest does, one row and one wake at a time, and the driver that merges both.
+//! The stages of the model: the driver that merges rows and wakes, and the state of one stage. What a mode does with a
+//! row or a wake is in `modes.rs`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::chain::{ANY, Batch, Image, Mutant, Row, Stamp, just_below};
+use super::chain::{Batch, END, Image, Mutant, On, Row, Span, Stamp, just_below};
 
 /// Which one stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,91 +15,112 @@ pub enum Keep {
     Last,
 }
 
+/// Windows whose bounds do not depend on rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aligned {
+    /// Of one size.
+    Tumbling(i64),
+    /// Of sizes that take turns, as those of a zone do.
+    Zone,
+    /// Of a size, every so often.
+    Hopping(i64, i64),
+    /// Steps that grow to a size.
+    Cumulative(i64, i64),
+}
+
 /// What a stage does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// Keep first by event time, on close, no window.
     Final,
-    /// On close of the window.
-    Tumbling {
-        /// Which one stays.
-        keep: Keep,
-        /// Length of the window.
-        size: i64,
-    },
-    /// On close of the session.
-    Session {
-        /// Which one stays.
-        keep: Keep,
-        /// Greatest distance within a session.
-        gap: i64,
-    },
-    /// The first arrival leaves at once; what is near it does not.
-    Horizon {
-        /// Distance within which a repeat is a duplicate.
-        ttl: i64,
-    },
-    /// Groups as in `Horizon`; the kept one leaves when its group closes.
-    HorizonClose {
-        /// Which one stays.
-        keep: Keep,
-        /// Length of a group.
-        ttl: i64,
-    },
-    /// No window, nothing is final: updates at once.
-    Updating {
-        /// Which one stays.
-        keep: Keep,
-    },
+    /// No window, on close: at the end of the input.
+    AtTheEnd(Keep),
+    /// On close of the window; of cumulative steps perhaps only those with another winner than the step before.
+    Closed(Keep, Aligned, bool),
+    /// The first arrival of a window leaves at once.
+    Marks(Aligned),
+    /// The first of a window leaves at once, replacements too.
+    Replaced(Keep, Aligned),
     /// Windows that leave on close and are corrected within the lateness.
-    Corrected {
-        /// Which one stays.
-        keep: Keep,
-        /// Length of the window.
-        size: i64,
-        /// How long it takes corrections.
-        lateness: i64,
-    },
+    Corrected(Keep, Aligned, i64),
+    /// Sessions on close.
+    Session(Keep, i64),
+    /// Sessions at once; the identity is the start.
+    SessionReplaced(Keep, i64),
+    /// Sessions that leave on close and are corrected within the lateness.
+    SessionCorrected(Keep, i64, i64),
+    /// The first arrival leaves at once; what is near it does not. The groups may grow.
+    Horizon(i64, bool),
+    /// Groups of which the kept one leaves when they close. They may grow.
+    HorizonClosed(Keep, i64, bool),
+    /// No window, nothing is final: updates at once.
+    Updating(Keep),
 }
 
-/// Key and space.
-type Place = (i64, i64);
-/// Rank of a wake: the kept row's time and position, and the space.
+impl Mode {
+    /// Whether its output takes back what it said.
+    pub fn updates(&self) -> bool {
+        !matches!(
+            self,
+            Mode::Final
+                | Mode::AtTheEnd(_)
+                | Mode::Closed(..)
+                | Mode::Marks(_)
+                | Mode::Session(..)
+                | Mode::Horizon(..)
+                | Mode::HorizonClosed(..)
+        )
+    }
+}
+
+/// Key, and the start and end of a scope.
+pub(super) type Place = (i64, i64, i64);
+/// Rank of a wake: the kept row's time and position, and the place.
 type Rank = (i64, (i64, i64, i64), i64);
 
 /// What stands at one place.
 #[derive(Clone, Debug)]
-struct Entry {
-    row: Row,
-    low: i64,
-    high: i64,
-    written: bool,
-    wake: Option<(Stamp, Rank, u64)>,
+pub(super) struct Entry {
+    pub(super) row: Row,
+    /// The row's time on the stage's clock.
+    pub(super) time: i64,
+    /// What was written last.
+    pub(super) image: Option<Row>,
+    pub(super) written: bool,
+    pub(super) wake: Option<(Stamp, Rank, u64)>,
 }
 
 /// A keyed stage and its state.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    mode: Mode,
+    pub(super) mode: Mode,
+    on: On,
     limit: usize,
     mutant: Mutant,
-    state: BTreeMap<Place, Entry>,
+    pub(super) state: BTreeMap<Place, Entry>,
+    /// Winners of closed steps, by key and start.
+    pub(super) steps: BTreeMap<(i64, i64), i64>,
     sets: u64,
 }
 
 /// What goes on during one call.
-struct Call {
+pub(super) struct Call {
     heap: BinaryHeap<Reverse<(Stamp, Rank, u64, Place)>>,
-    out: Vec<Row>,
-    late: Vec<i64>,
+    pub(super) out: Vec<Row>,
+    pub(super) late: Vec<Row>,
     left: usize,
     end: Stamp,
+    now: i64,
+    /// The batch without its rows.
+    around: Batch,
+    /// What the row sees before which wakes fire, on the event and on the ingestion clock.
+    views: (Stamp, Stamp),
 }
 
 impl Stage {
     /// An empty stage.
-    pub fn new(mode: Mode, limit: usize, mutant: Mutant) -> Stage {
-        Stage { mode, limit, mutant, state: BTreeMap::new(), sets: 0 }
+    pub fn new(mode: Mode, on: On, limit: usize, mutant: Mutant) -> Stage {
+        Stage { mode, on, limit, mutant, state: BTreeMap::new(), steps: BTreeMap::new(), sets: 0 }
     }
 
     /// As it comes back from a snapshot: entries with wake, rank and the number of its setting.
@@ -110,39 +132,113 @@ impl Stage {
         stage
     }
 
+    /// The next instant of processing time at which it has something to do; a wake of an input is due right after.
+    pub fn deadline(&self) -> Option<i64> {
+        let wakes = self.state.values().filter_map(|entry| entry.wake).map(|(at, ..)| at);
+        let first = wakes.filter(|at| self.on == On::Processing && *at < END).min()?;
+        Some(if first.1 > 0 { first.0 + 1 } else { first.0 })
+    }
+
+    /// Where its clock stands before and after a batch.
+    fn span(&self, batch: &Batch) -> Span {
+        match self.on {
+            On::Event => batch.event,
+            On::Ingestion => batch.ingestion,
+            On::Processing if batch.ended => ((batch.now, 0), END),
+            On::Processing => ((batch.now, 0), (batch.now, 0)),
+        }
+    }
+
+    /// What a row sees on its clock.
+    pub(super) fn sees(&self, row: &Row, now: i64) -> Stamp {
+        match self.on {
+            On::Event => row.event.sees,
+            On::Ingestion => row.ingestion.sees,
+            On::Processing => (now, 0),
+        }
+    }
+
+    /// A row's time on its clock.
+    pub(super) fn time(&self, row: &Row, now: i64) -> i64 {
+        match self.on {
+            On::Event => row.event.time,
+            On::Ingestion => row.ingestion.time,
+            On::Processing => now,
+        }
+    }
+
+    /// Whether nothing is ever late here.
+    pub(super) fn has_no_late(&self) -> bool {
+        self.on == On::Processing
+    }
+
     /// One batch: what goes on, what is left when more wakes were due than one call may fire, and what was late.
-    pub fn call(&mut self, batch: Batch) -> (Batch, Option<Batch>, Vec<i64>) {
-        let mut call =
-            Call { heap: BinaryHeap::new(), out: Vec::new(), late: Vec::new(), left: self.limit, end: batch.end };
+    pub fn call(&mut self, batch: Batch) -> (Batch, Option<Batch>, Vec<Row>) {
+        let (start, end) = self.span(&batch);
+        let mut call = Call {
+            heap: BinaryHeap::new(),
+            out: Vec::new(),
+            late: Vec::new(),
+            left: self.limit,
+            end,
+            now: batch.now,
+            around: Batch { rows: Vec::new(), ..batch.clone() },
+            views: (batch.event.0, batch.ingestion.0),
+        };
         for (place, entry) in &self.state {
-            if let Some((at, rank, set)) = entry.wake.filter(|(at, ..)| *at <= batch.end) {
+            if let Some((at, rank, set)) = entry.wake.filter(|(at, ..)| *at <= end) {
                 let rank = if self.mutant == Mutant::DuesWithoutRank { (i64::MIN, (0, 0, 0), 0) } else { rank };
                 call.heap.push(Reverse((at, rank, set, *place)));
             }
         }
-        let rows = batch.rows;
-        for (i, row) in rows.iter().enumerate() {
-            let upto = if self.mutant == Mutant::WakesAtTheEnd { batch.start } else { row.sees };
+        for i in 0..batch.rows.len() {
+            let row = &batch.rows[i];
+            call.views = (row.event.sees, row.ingestion.sees);
+            let upto = if self.mutant == Mutant::WakesAtTheEnd { start } else { self.sees(row, batch.now) };
             if self.fire(upto, &mut call) {
-                return self.cut_short(call, batch.start, rows[i..].to_vec());
+                return self.cut_short(call, batch, i);
             }
             let mut row = row.clone();
             if self.mutant == Mutant::ExpiryBySweep {
-                row.sees = batch.start;
+                (row.event.sees, row.ingestion.sees) = (call.around.event.0, call.around.ingestion.0);
             }
             self.row(row, &mut call);
         }
-        if self.fire(batch.end, &mut call) {
-            return self.cut_short(call, batch.start, Vec::new());
+        call.views = (batch.event.1, batch.ingestion.1);
+        if self.fire(end, &mut call) {
+            let rows = batch.rows.len();
+            return self.cut_short(call, batch, rows);
         }
-        (Batch { rows: call.out, start: batch.start, end: batch.end }, None, call.late)
+        (Batch { rows: call.out, ..batch }, None, call.late)
     }
 
     /// The call ends just below the first wake that it may not fire; the rest follows.
-    fn cut_short(&self, mut call: Call, start: Stamp, rows: Vec<Row>) -> (Batch, Option<Batch>, Vec<i64>) {
-        let held = self.owed(&mut call).map_or(call.end, just_below);
-        let rest = Batch { rows, start: held, end: call.end };
-        (Batch { rows: call.out, start, end: held }, Some(rest), call.late)
+    fn cut_short(&self, mut call: Call, batch: Batch, row: usize) -> (Batch, Option<Batch>, Vec<Row>) {
+        // The other clocks stand where the first row that the rest emits sees them.
+        let owed = self.owed(&mut call).unwrap_or(call.end);
+        let (event, ingestion) = match self.on {
+            On::Event => (just_below(owed), batch.before(On::Event, owed).1),
+            On::Ingestion => (batch.before(On::Ingestion, owed).0, just_below(owed)),
+            On::Processing => (batch.event.0, batch.ingestion.0),
+        };
+        let head = Batch {
+            rows: call.out,
+            event: (batch.event.0, event),
+            ingestion: (batch.ingestion.0, ingestion),
+            steps: batch.steps.clone(),
+
+            now: batch.now,
+            ended: batch.ended && self.mutant == Mutant::EveryPartEnds,
+        };
+        let rest = Batch {
+            rows: batch.rows[row..].to_vec(),
+            event: (event, batch.event.1),
+            ingestion: (ingestion, batch.ingestion.1),
+            steps: batch.steps.clone(),
+            now: batch.now,
+            ended: batch.ended,
+        };
+        (head, Some(rest), call.late)
     }
 
     /// The next wake that is still what its entry wants.
@@ -166,192 +262,69 @@ impl Stage {
             }
             call.left -= 1;
             let Some(Reverse((.., place))) = call.heap.pop() else { return false };
-            self.wake(at, place, call);
+            if let Some(entry) = self.state.get_mut(&place) {
+                entry.wake = None;
+                self.wake(at, place, call);
+            }
         }
         false
     }
 
-    /// A wake: what the entry holds is final.
-    fn wake(&mut self, at: Stamp, place: Place, call: &mut Call) {
-        let Some(entry) = self.state.get_mut(&place) else { return };
-        entry.wake = None;
-        let (row, written) = (entry.row.clone(), entry.written);
-        entry.written = true;
-        match self.mode.clone() {
-            Mode::Final => self.emit(row, at, 0, call),
-            Mode::Tumbling { .. } | Mode::Session { .. } | Mode::HorizonClose { .. } => {
-                self.state.remove(&place);
-                self.emit(row, at, place.1, call);
-            }
-            Mode::Horizon { .. } => drop(self.state.remove(&place)),
-            Mode::Corrected { size, lateness, .. } if !written => {
-                self.set_wake(place, (place.1 + size + lateness, 0), call);
-                self.emit(row, at, place.1, call);
-            }
-            Mode::Corrected { .. } | Mode::Updating { .. } => drop(self.state.remove(&place)),
-        }
-    }
-
-    /// A row that a wake emits sees just less than the wake, and its time is at least that.
-    fn emit(&self, row: Row, at: Stamp, window: i64, call: &mut Call) {
+    /// A row that a wake emits sees just less than the wake, and its time is at least that. It sees the other clocks as
+    /// they stood before what brought the wake about, which no cut and no row that is gone can change.
+    pub(super) fn emit(&self, row: &Row, at: Stamp, window: (i64, i64), call: &mut Call) {
         let below = just_below(at);
-        let sees = match self.mutant {
+        let own = match self.mutant {
             Mutant::EmittedSeesTheStep => at,
-            Mutant::EmittedSeesItsPredecessor => call.out.last().map_or(below, |row| row.sees),
+            Mutant::EmittedSeesItsPredecessor => call.out.last().map_or(below, |row| self.sees(row, call.now)),
             _ => below,
         };
-        let time = if self.mutant == Mutant::EmittedKeepsItsTime { row.time } else { row.time.max(below.0) };
-        let order = (time, row.order.1, row.order.2);
-        call.out.push(Row { time, sees, window, order, ..row });
+        let before = match self.on {
+            On::Processing => call.around.steps.first().copied().unwrap_or(call.views),
+            on => call.around.before(on, at),
+        };
+        let others = match (self.mutant, self.on) {
+            (Mutant::EmittedSeesOtherClocksAtTheEnd, _) => (call.around.event.1, call.around.ingestion.1),
+            (Mutant::EmittedSeesOtherClocksOfItsSuccessor, _) => call.views,
+            _ => before,
+        };
+        let keeps = self.mutant == Mutant::EmittedKeepsItsTime;
+        let mut row = Row { window, woken: true, ..row.clone() };
+        for (timed, on, other) in [(&mut row.event, On::Event, others.0), (&mut row.ingestion, On::Ingestion, others.1)]
+        {
+            let (sees, floor) = if on == self.on { (own, below.0) } else { (other, other.0) };
+            timed.sees = sees;
+            timed.time = if keeps { timed.time } else { timed.time.max(floor) };
+        }
+        row.order.0 = row.event.time;
+        call.out.push(row);
     }
 
-    fn set_wake(&mut self, place: Place, at: Stamp, call: &mut Call) {
+    /// A row that another row brings about sees what that one sees.
+    pub(super) fn image(&self, image: Image, row: &Row, cause: &Row, window: (i64, i64), call: &mut Call) {
+        let mut row = Row { image, window, ..row.clone() };
+        (row.event.sees, row.ingestion.sees) = (cause.event.sees, cause.ingestion.sees);
+        call.out.push(row);
+    }
+
+    pub(super) fn set_wake(&mut self, place: Place, at: Stamp, call: &mut Call) {
         self.sets += 1;
         let Some(entry) = self.state.get_mut(&place) else { return };
-        let rank = (entry.row.time, entry.row.order, place.1);
+        let rank = (entry.time, entry.row.order, place.1);
         entry.wake = Some((at, rank, self.sets));
         if at <= call.end {
             call.heap.push(Reverse((at, rank, self.sets, place)));
         }
     }
 
-    fn put(&mut self, place: Place, row: Row, low: i64, high: i64, written: bool) {
-        let wake = self.state.get(&place).and_then(|entry| entry.wake);
-        self.state.insert(place, Entry { row, low, high, written, wake });
-    }
-
-    fn row(&mut self, row: Row, call: &mut Call) {
-        match self.mode.clone() {
-            Mode::Final => self.row_final(row, call),
-            Mode::Tumbling { keep, size } => self.row_tumbling(row, keep, size, call),
-            Mode::Session { keep, gap } => self.row_session(row, keep, gap, call),
-            Mode::Horizon { ttl } => self.row_horizon(row, None, ttl, call),
-            Mode::HorizonClose { keep, ttl } => self.row_horizon(row, Some(keep), ttl, call),
-            Mode::Updating { keep } => self.row_updating(row, keep, call),
-            Mode::Corrected { keep, size, lateness } => self.row_corrected(row, keep, size, lateness, call),
-        }
-    }
-
-    fn row_final(&mut self, row: Row, call: &mut Call) {
-        let place = (row.key, 0);
-        let entry = self.state.get(&place);
-        if entry.is_some_and(|entry| entry.written) {
-            return;
-        }
-        if row.time < row.sees.0 {
-            return call.late.push(row.id);
-        }
-        if entry.is_none_or(|entry| (row.time, row.input) < (entry.row.time, entry.row.input)) {
-            let at = (row.time, row.input);
-            self.put(place, row, 0, 0, false);
-            self.set_wake(place, at, call);
-        }
-    }
-
-    fn row_tumbling(&mut self, row: Row, keep: Keep, size: i64, call: &mut Call) {
-        let start = row.time.div_euclid(size) * size;
-        let (place, end) = ((row.key, start), (start + size, 0));
-        if end <= row.sees {
-            return call.late.push(row.id);
-        }
-        if self.state.get(&place).is_none_or(|entry| better(keep, &row, &entry.row)) {
-            self.put(place, row, 0, 0, false);
-            self.set_wake(place, end, call);
-        }
-    }
-
-    fn row_session(&mut self, row: Row, keep: Keep, gap: i64, call: &mut Call) {
-        let near: Vec<Place> = self
-            .state
-            .range((row.key, i64::MIN)..=(row.key, i64::MAX))
-            .filter(|(_, e)| e.low - gap <= row.time && row.time <= e.high + gap)
-            .map(|(place, _)| *place)
-            .collect();
-        if near.is_empty() && (row.time + gap, ANY) <= row.sees {
-            return call.late.push(row.id);
-        }
-        let (key, mut low, mut high, mut best) = (row.key, row.time, row.time, row);
-        for place in near {
-            let Some(entry) = self.state.remove(&place) else { continue };
-            (low, high) = (low.min(entry.low), high.max(entry.high));
-            if !better(keep, &best, &entry.row) {
-                best = entry.row;
-            }
-        }
-        self.put((key, low), best, low, high, false);
-        self.set_wake((key, low), (high + gap, ANY), call);
-    }
-
-    /// `keep` of none: marks only, the first arrival leaves at once.
-    fn row_horizon(&mut self, row: Row, keep: Option<Keep>, ttl: i64, call: &mut Call) {
-        let live = self
-            .state
-            .range((row.key, i64::MIN)..=(row.key, i64::MAX))
-            .filter(|((_, anchor), _)| (row.time - anchor).abs() < ttl && row.sees < (anchor + ttl, 0))
-            .min_by_key(|((_, anchor), _)| ((row.time - anchor).abs(), *anchor))
-            .map(|(place, _)| *place);
-        match live {
-            Some(place) => {
-                let Some(keep) = keep else { return };
-                if self.state.get(&place).is_some_and(|entry| better(keep, &row, &entry.row)) {
-                    self.put(place, row, 0, 0, false);
-                    self.set_wake(place, (place.1 + ttl, 0), call);
-                }
-            }
-            None if row.time < row.sees.0 => call.late.push(row.id),
-            None => {
-                let place = (row.key, row.time);
-                if keep.is_none() {
-                    call.out.push(Row { window: 0, ..row.clone() });
-                }
-                self.put(place, row, 0, 0, false);
-                self.set_wake(place, (place.1 + ttl, 0), call);
-            }
-        }
-    }
-
-    fn row_updating(&mut self, row: Row, keep: Keep, call: &mut Call) {
-        let place = (row.key, 0);
-        match self.state.get(&place) {
-            None => call.out.push(Row { image: Image::Insert, ..row.clone() }),
-            Some(entry) if better(keep, &row, &entry.row) => {
-                call.out.push(Row { image: Image::Old, ..entry.row.clone() });
-                call.out.push(Row { image: Image::New, ..row.clone() });
-            }
-            Some(_) => return,
-        }
-        self.put(place, row, 0, 0, true);
-    }
-
-    fn row_corrected(&mut self, row: Row, keep: Keep, size: i64, lateness: i64, call: &mut Call) {
-        let start = row.time.div_euclid(size) * size;
-        let (place, end) = ((row.key, start), (start + size, 0));
-        if (start + size + lateness, 0) <= row.sees {
-            return call.late.push(row.id);
-        }
-        let over = end <= row.sees;
-        let (better, written) = match self.state.get(&place) {
-            None => (true, false),
-            Some(entry) => (better(keep, &row, &entry.row), entry.written),
-        };
-        if !better {
-            return;
-        }
-        if over {
-            if let Some(entry) = self.state.get(&place).filter(|_| written) {
-                call.out.push(Row { image: Image::Old, window: start, ..entry.row.clone() });
-            }
-            let image = if written { Image::New } else { Image::Insert };
-            call.out.push(Row { image, window: start, ..row.clone() });
-        }
-        self.put(place, row, 0, 0, over);
-        let wake = if over { (start + size + lateness, 0) } else { end };
-        self.set_wake(place, wake, call);
+    /// The stage's time of a row, what it sees there.
+    pub(super) fn stands(&self, row: &Row, call: &Call) -> (i64, Stamp) {
+        (self.time(row, call.now), self.sees(row, call.now))
     }
 }
 
 /// Keep first: strictly smaller. Keep last: greater or equal in time.
-fn better(keep: Keep, row: &Row, kept: &Row) -> bool {
+pub(super) fn better(keep: Keep, row: &Row, kept: &Row) -> bool {
     match keep {
         Keep::First => row.order < kept.order,
         Keep::Last => row.order.0 >= kept.order.0,
