@@ -224,6 +224,9 @@ pub struct Batch {
     pub now: i64,
     /// All input has ended: wakes of the processing clock fire too (W10).
     pub ended: bool,
+    /// Where event time and ingestion time stood before each record that the task took, or before a step of time without
+    /// records; records that are gone by now too. Only where both are evaluated.
+    pub steps: Arc<Vec<(Stamp, Stamp)>>,
     /// Count (`Row::arrival`) of the record that brought each row about, where that is not the row itself: rows that
     /// a wake emitted. Empty: each row is its own cause.
     pub causes: Vec<u64>,
@@ -239,6 +242,13 @@ pub struct Field {
 }
 
 impl Batch {
+    /// Where event and ingestion time stood before what made one of them, event time or else the other, reach a stamp.
+    pub fn before(&self, event: bool, reached: Stamp) -> Option<(Stamp, Stamp)> {
+        let own = |step: &(Stamp, Stamp)| if event { step.0 } else { step.1 };
+        let before = self.steps.partition_point(|step| own(step) < reached);
+        self.steps.get(before.saturating_sub(1)).copied()
+    }
+
     /// The bytes of a span; empty if it points nowhere.
     pub fn bytes(&self, span: Span) -> &[u8] {
         let start = span.start as usize;

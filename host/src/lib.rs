@@ -32,4 +32,5 @@ pub mod task;
 pub mod telemetry;
 pub mod time;
 pub mod value;
+mod views;
 pub mod worker;

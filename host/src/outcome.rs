@@ -58,6 +58,8 @@ const MADE: u32 = u32::MAX;
 enum Next {
     /// Row of the batch, as it is or changed by output row `change`.
     Row { row: u32, change: Option<u32>, new_image: bool },
+    /// Row of the batch that a wake of the same call emits, as output row `output`.
+    Woken { row: u32, output: u32, cause: u64 },
     /// Output row from a kept image.
     Image { output: u32, image: Arc<Image>, cause: u64 },
 }
@@ -222,21 +224,21 @@ impl Assembly<'_> {
             if outputs.routes.get(output).copied().unwrap_or(0) != 0 {
                 return;
             }
+            // A wake fires because of the record before; other images leave because of the record at hand.
+            let wakes = outputs.wakes.get(output).is_some_and(|wake| wake.time != NONE_YET);
+            let cause = match wakes {
+                true => at.checked_sub(1).map_or(0, |before| batch.cause(before)),
+                false => batch.cause(at),
+            };
+            let (number, output) = (outputs.images.get(output).copied().unwrap_or(0), output as u32);
             if origin < calls {
                 let row = self.rows.get(origin as usize).copied().unwrap_or_default();
-                next.push(Next::Row { row, change: Some(output as u32), new_image: false });
-            } else {
-                let number = outputs.images.get(output).copied().unwrap_or(0);
-                let image = self.finished.as_ref().and_then(|f| f.image(origin - calls, number));
-                if let Some(image) = image {
-                    // A wake fires because of the record before; other images leave because of the record at hand.
-                    let wakes = outputs.wakes.get(output).is_some_and(|wake| wake.time != NONE_YET);
-                    let cause = match wakes {
-                        true => at.checked_sub(1).map_or(0, |before| batch.cause(before)),
-                        false => batch.cause(at),
-                    };
-                    next.push(Next::Image { output: output as u32, image: Arc::clone(image), cause });
-                }
+                next.push(match wakes {
+                    true => Next::Woken { row, output, cause },
+                    false => Next::Row { row, change: Some(output), new_image: false },
+                });
+            } else if let Some(image) = self.finished.as_ref().and_then(|f| f.image(origin - calls, number)) {
+                next.push(Next::Image { output, image: Arc::clone(image), cause });
             }
         };
         for at in 0..batch.rows.len() as u32 {
@@ -282,9 +284,10 @@ impl Assembly<'_> {
             ingestion: empty(&batch.ingestion),
             now: batch.now,
             ended: batch.ended,
+            steps: Arc::clone(&batch.steps),
             causes: Vec::new(),
         };
-        let images = plan.iter().any(|item| matches!(item, Next::Image { .. }));
+        let images = plan.iter().any(|item| !matches!(item, Next::Row { .. }));
         let mut raised = Vec::new();
         let arena = next.arenas.len() as u32;
         for item in &plan {
@@ -295,13 +298,18 @@ impl Assembly<'_> {
                         next.causes.push(batch.cause(*row as usize));
                     }
                 }
+                Next::Woken { row, output, cause } => {
+                    copy_row(&batch, *row as usize, &mut next);
+                    next.causes.push(*cause);
+                    self.woken(&batch, *row, *output as usize, &mut next);
+                }
                 Next::Image { output, image, cause } => {
                     next.causes.push(*cause);
                     let row = raise_into(image, arena, &mut raised, &mut next.headers);
                     next.rows.push(row);
                     push_missing(&mut next.fields);
                     done.undecoded.push((next.rows.len() - 1) as u32);
-                    self.image_times(&batch, *output as usize, image, &mut next);
+                    self.add_times(&batch, *output as usize, (image.event, image.ingestion), &mut next);
                 }
             }
         }
@@ -316,11 +324,9 @@ impl Assembly<'_> {
                     if *new_image {
                         set_kind(&mut next, at, Kind::New);
                     }
-                    let call = self.rows.binary_search(row).ok();
-                    let key = self.keys.written.as_ref().zip(call.map(|_| *row as usize));
-                    let key = key.map(|(written, row)| written.cell(row)).map(|c| (c.kind, c.bytes.to_vec()));
-                    (change.map(|output| output as usize), key)
+                    (change.map(|output| output as usize), self.written_key(*row))
                 }
+                Next::Woken { row, output, .. } => (Some(*output as usize), self.written_key(*row)),
                 Next::Image { output, image, .. } => {
                     unkeyed = matches!(image.output_key, Owned::Null);
                     (Some(*output as usize), owned_cell(&image.output_key))
@@ -387,35 +393,18 @@ impl Assembly<'_> {
         self.keys.written = None;
     }
 
+    fn written_key(&self, row: u32) -> Option<(u8, Vec<u8>)> {
+        self.rows.binary_search(&row).ok()?;
+        let cell = self.keys.written.as_ref()?.cell(row as usize);
+        Some((cell.kind, cell.bytes.to_vec()))
+    }
+
     fn kind(&self, output: usize) -> Kind {
         match self.answer.output.kinds.get(output).copied().unwrap_or(0) {
             1 => Kind::Old,
             2 => Kind::New,
             3 => Kind::Delete,
             _ => Kind::Insert,
-        }
-    }
-
-    /// Times of a row that leaves from an image (decision 5 of the architecture).
-    fn image_times(&self, batch: &Batch, output: usize, image: &Image, next: &mut Batch) {
-        let at = self.answer.output.at.get(output).copied().unwrap_or_default() as usize;
-        let row = self.rows.get(at).map(|&row| row as usize);
-        let wake = self.answer.output.wakes.get(output).filter(|wake| wake.time != NONE_YET);
-        let sees = |track: &Track, own_clock: bool| -> Option<Stamp> {
-            let end = track.end?;
-            match wake {
-                Some(wake) if own_clock => Some(wake.just_below()),
-                Some(_) if self.stage.traits.clock == Clock::Processing => track.start,
-                _ => Some(row.and_then(|row| track.seen.get(row)).copied().unwrap_or(end)),
-            }
-        };
-        if let Some(seen) = sees(&batch.event, self.stage.traits.clock == Clock::Event) {
-            next.event.seen.push(seen);
-            next.event.times.push(if wake.is_some() { image.event.max(seen.time) } else { image.event });
-        }
-        if let Some(seen) = sees(&batch.ingestion, self.stage.traits.clock == Clock::Ingestion) {
-            next.ingestion.seen.push(seen);
-            next.ingestion.times.push(if wake.is_some() { image.ingestion.max(seen.time) } else { image.ingestion });
         }
     }
 

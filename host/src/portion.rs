@@ -91,7 +91,9 @@ impl Stage {
             event: cut(&mut batch.event, rows),
             ingestion: cut(&mut batch.ingestion, rows),
             now: batch.now,
-            ended: batch.ended,
+            // The end comes with the last part.
+            ended: std::mem::take(&mut batch.ended),
+            steps: std::sync::Arc::clone(&batch.steps),
             causes: batch.causes.split_off(rows.min(batch.causes.len())),
         };
         for field in &mut batch.fields {
@@ -149,6 +151,7 @@ pub(crate) fn join(mut first: Batch, rest: Option<Batch>) -> Batch {
     if rest.arenas.len() > first.arenas.len() {
         first.arenas.extend(rest.arenas.into_iter().skip(first.arenas.len()));
     }
+    first.ended |= rest.ended;
     first.rows.extend(rest.rows);
     for (field, more) in first.fields.iter_mut().zip(rest.fields) {
         field.kinds.extend(more.kinds);

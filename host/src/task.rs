@@ -371,6 +371,8 @@ impl Task {
         let mut failed = undecoded.iter().peekable();
         let mut stop = None;
         let mut times = crate::batch::Column::default();
+        let both = time.evaluated && time.ingestion;
+        let mut steps = Vec::new();
         if time.evaluated {
             let rows: Vec<u32> = (0..batch.rows.len() as u32).collect();
             time.read.fill(batch, &rows, &env, &crate::columns::Content::default(), &mut times);
@@ -388,6 +390,9 @@ impl Task {
             match time.of(&row, times.cell(at), batch.now) {
                 Ok((event_time, ingestion_time)) => {
                     kept.push(at as u32);
+                    if both {
+                        steps.push((self.marker.event.now(), self.marker.ingestion.now()));
+                    }
                     let moves = !row.redelivered;
                     if time.evaluated {
                         event.times.push(event_time);
@@ -434,6 +439,7 @@ impl Task {
         batch.keep(&kept);
         batch.event = event;
         batch.ingestion = ingestion;
+        batch.steps = Arc::new(steps);
         stop
     }
 
@@ -510,6 +516,7 @@ impl Task {
             fields: vec![crate::batch::Field::default(); chain.fields()],
             now: self.now,
             ended: self.marker.event.now() == Stamp::END,
+            steps: Arc::new(vec![(event, ingestion); usize::from(self.time.evaluated && self.time.ingestion)]),
             ..Batch::default()
         };
         chain.pass(0, batch, &mut self.passing(chain), out)?;

@@ -69,5 +69,5 @@ fn the_random_cases_pass() {
 
 #[test]
 fn refusals_warnings_and_edges_pass() {
-    all_pass("more", 11);
+    all_pass("more", 12);
 }

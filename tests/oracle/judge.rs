@@ -175,6 +175,9 @@ impl Reference {
         if !access {
             return self.meet(record, near[0].start, 0, again);
         }
+        if again && self.comes_to_itself(record, &near) {
+            return;
+        }
         // It grows, and takes in whom it meets; then the record is one of its records.
         near.sort_by_key(|entry| entry.start);
         let merged = self.merge(near, time);
@@ -209,6 +212,15 @@ impl Reference {
         Entry { start, end, ..best }
     }
 
+    /// A duplicate of the scope that holds its own position (R1): its time is in there already.
+    fn comes_to_itself(&mut self, record: &Record, near: &[Entry]) -> bool {
+        let holds = near.iter().any(|entry| entry.kept.is(record));
+        if holds {
+            self.lost(record, record, false, true);
+        }
+        holds
+    }
+
     /// T6, O8.
     fn judge_session(&mut self, record: &Record, gap: i64, again: bool) {
         let time = self.time_of(record);
@@ -221,6 +233,9 @@ impl Reference {
                 return self.late(record);
             }
             return self.begin(record, time, time);
+        }
+        if again && self.comes_to_itself(record, &near) {
+            return;
         }
         let images: Vec<(i64, Image)> = near.iter().filter_map(|e| Some((e.start, e.image.clone()?))).collect();
         let merged = self.merge(near, time);
