@@ -71,3 +71,104 @@ fn the_random_cases_pass() {
 fn refusals_warnings_and_edges_pass() {
     all_pass("more", 12);
 }
+
+/// Blesses every test of a file that fails: the new text, or why not.
+fn blessed(text: &str) -> Result<String, String> {
+    let pipeline = tamis::config::read(text, None, &|_| None).map_err(|(findings, _)| findings).unwrap();
+    let suite = Suite::new(&pipeline, library());
+    let mut edits = Vec::new();
+    for (number, (.., test)) in suite.tests.iter().enumerate() {
+        if !matches!(suite.run(test.as_ref().unwrap()), Verdict::Passed) {
+            edits.extend(suite.bless(number, text)?);
+        }
+    }
+    Ok(tamis::script::bless::apply(text, edits))
+}
+
+#[test]
+fn blessing_writes_rows_and_leaves_everything_else() {
+    let head = "# a comment\nversion: 1   # another\nname: bless\nstages:\n- uses: dedup\n  key: value.id\ntests:\n";
+    let tests = "
+  - name: rows come and go  # why
+    input:
+      - { id: 1, n: 1 }
+      - {id:  2, n: 2}   # odd spacing
+      - { id: 1, n: 3 }
+      - { value: null, t: 7 }
+    output:
+      # the first
+      - { id: 1,   n: 1 }
+      # was once expected
+      - { id: 9, n: 9 }
+      - duplicate: { id: 1, n: 3 }   # stays
+    counters: { duplicates_dropped: 7, records_in: 4 }
+
+  - name: there is no output yet
+    input:
+      - { id: 1 }   # the last step
+    # before the next
+
+  - name: nothing comes any more
+    key: value.other
+    input: []
+    output:
+      - { id: 1 }
+  - name: an empty list fills
+    input: [{ id: 3 }]
+    output: []   # none
+  - name: this one passes
+    input: [{ id: 3 }]
+    output: [{ id: 3 }]
+";
+    let expected = "
+  - name: rows come and go  # why
+    input:
+      - { id: 1, n: 1 }
+      - {id:  2, n: 2}   # odd spacing
+      - { id: 1, n: 3 }
+      - { value: null, t: 7 }
+    output:
+      # the first
+      - { id: 1,   n: 1 }
+      # was once expected
+      - { id: 2, n: 2, o: 1 }
+      - TOMB: { value: null, t: 7, o: 3 }
+      - duplicate: { id: 1, n: 3 }   # stays
+    counters: { duplicates_dropped: 1, records_in: 4 }
+
+  - name: there is no output yet
+    input:
+      - { id: 1 }   # the last step
+    output:
+      - { id: 1, o: 0 }
+    # before the next
+
+  - name: nothing comes any more
+    key: value.other
+    input: []
+    output: []
+  - name: an empty list fills
+    input: [{ id: 3 }]
+    output:
+      - { id: 3, o: 0 }   # none
+  - name: this one passes
+    input: [{ id: 3 }]
+    output: [{ id: 3 }]
+";
+    let new = blessed(&format!("{head}{tests}")).unwrap();
+    assert_eq!(new, format!("{head}{expected}"));
+    passes("blessed", &new);
+}
+
+#[test]
+fn what_needs_a_judgement_is_not_blessed() {
+    let file = |test: &str| format!("version: 1\nstages: [{{ uses: dedup, key: value.id }}]\ntests:\n{test}");
+    let refuses = |test: &str, why: &str| {
+        let said = blessed(&file(test)).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    };
+    refuses("  - name: a\n    match: contains\n    input: [{ id: 1 }]\n    output: [{ id: 2 }]\n", "match: contains");
+    refuses("  - name: a\n    input: [{ id: 1 }]\n    output: [{ id: 2 }]\n", "in brackets");
+    refuses("  - { name: a, input: [{ id: 1 }], output: [] }\n", "in braces");
+    refuses("  - name: a\n    stops: null_key\n    input: [{ id: 1 }]\n", "only its author");
+}

@@ -251,6 +251,11 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a row that came is the one that a line of `output` stands for.
+    pub fn is_same(&mut self, expected: &Expected, heard: &HeardRow) -> bool {
+        matches!(expected, Expected::Row(row) if self.matches(row, heard))
+    }
+
     fn matches(&mut self, row: &Row, heard: &HeardRow) -> bool {
         let tag = self.tag(heard);
         // An append record with a null value may be written either way.
@@ -378,6 +383,8 @@ fn show_record(record: &Record) -> String {
         members.push(format!("key: {key}"));
     }
     match &record.value {
+        // Without any of the words of the long form it would be an object without members.
+        Body::Null if record.key.is_none() && record.headers.is_empty() => members.push("value: null".to_owned()),
         Body::Null => {}
         Body::Document(Content::Map(inner)) if !long => {
             members.extend(inner.iter().map(|(name, value)| format!("{}: {value}", quoted(name))));

@@ -7,6 +7,7 @@
 // An error here ends a test: its size costs nothing.
 #![allow(clippy::result_large_err)]
 
+pub mod bless;
 pub mod cells;
 pub mod content;
 pub mod heard;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
+use super::bless::{self, Edit};
 use super::cells::Reader;
 use super::heard::Heard;
 use super::judge::{self, Difference, Judge, Line};
@@ -82,6 +83,24 @@ impl<'a> Suite<'a> {
             Ok(case) => case.run(),
             Err(findings) => Verdict::NotRunnable(placed(self.pipeline, findings)),
         }
+    }
+
+    /// The edits of the file's text that make the test expect what comes (`bless`). `Err`: why there are none.
+    pub fn bless(&self, number: usize, text: &str) -> Result<Vec<Edit>, String> {
+        let (Some((.., Ok(test))), Some(node)) = (self.tests.get(number), self.pipeline.tests.get(number)) else {
+            return Err("it cannot be read".into());
+        };
+        let cannot_run = |_| "it cannot be run".to_owned();
+        let case = self.case(test).map_err(cannot_run)?;
+        let plan = case.plan(&[], &BTreeMap::new()).map_err(cannot_run)?;
+        let played = play(test, &case, &plan, &case.inputs, Cuts::Asked);
+        if test.refused.is_some() || case.ending(&played).is_some() || matches!(played.end, End::Refused(_)) {
+            return Err("it ends otherwise than it says, which only its author can judge".into());
+        }
+        let (output, inputs, reader) = (output_of(&plan), &case.inputs, Reader::of(&plan));
+        let counters = case.stage.as_ref().and_then(|id| played.counters.get(id)).cloned().unwrap_or_default();
+        let mut judge = Judge { heard: &played.heard, test, output, inputs, reader };
+        bless::edits(&mut judge, &counters, node, text)
     }
 
     /// The test with the part of the chain that it runs.
