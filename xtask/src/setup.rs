@@ -29,6 +29,7 @@ pub fn cargo() -> Command {
 pub fn prepare() -> Result<()> {
     check_rust()?;
     check_linker()?;
+    check_kafka_client()?;
     if has_target()? {
         return Ok(());
     }
@@ -63,6 +64,23 @@ fn check_linker() -> Result<()> {
     let found = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if cfg!(unix) && found.is_err() {
         bail!("there is no C compiler (`cc`). Way out: on Debian or Ubuntu `apt-get install gcc libc6-dev`");
+    }
+    Ok(())
+}
+
+/// The Kafka client is built from C, and speaks TLS by OpenSSL.
+fn check_kafka_client() -> Result<()> {
+    let make = Command::new("make").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if cfg!(unix) && make.is_err() {
+        bail!("there is no `make`. Way out: on Debian or Ubuntu `apt-get install make`");
+    }
+    let include = Command::new("cc")
+        .args(["-E", "-include", "openssl/ssl.h", "-x", "c", "/dev/null"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if cfg!(target_os = "linux") && !include.is_ok_and(|status| status.success()) {
+        bail!("there are no headers of OpenSSL. Way out: on Debian or Ubuntu `apt-get install libssl-dev`");
     }
     Ok(())
 }
