@@ -159,7 +159,7 @@ fn a_damaged_checkpoint_costs_time_and_nothing_else() {
     let job = Job::new("damage", 1);
     job.file(END, "", "");
     job.give(0, 0..2_000);
-    job.run().exits(0);
+    job.run().exits(0).says(&["2000 in, 2000 out"]);
     let state = job.folder.path("state");
     let mut damaged = 0;
     let mut folders = vec![state];

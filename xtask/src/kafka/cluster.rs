@@ -275,9 +275,13 @@ fn settings(wish: &Wish, number: usize, ports: Ports, advertised: u16, voters: &
     // A topic that nobody made is a mistake we want to see.
     set("auto.create.topics.enable", "false");
     set("group.initial.rebalance.delay.ms", "0");
+    // Examples and tests have records of long ago, which retention by time would take away within minutes.
+    set("log.retention.ms", "-1");
     set("offsets.topic.num.partitions", "5");
     set("transaction.state.log.num.partitions", "5");
     if wish.hasty {
+        // At once rather than after five minutes, and in one test by chance.
+        set("log.retention.check.interval.ms", "1000");
         set("group.min.session.timeout.ms", "1000");
         set("group.consumer.min.session.timeout.ms", "1000");
         set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000");
