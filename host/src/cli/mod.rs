@@ -28,7 +28,7 @@ pub mod schema;
 pub mod test;
 pub mod validate;
 
-/// Streams through WebAssembly guests: unique, filtered, masked, from file to file.
+/// Streams through WebAssembly guests: unique, filtered, masked; from Kafka to Kafka, from file to file.
 #[derive(Parser, Debug)]
 #[command(name = "tamis", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {

@@ -57,6 +57,14 @@ pub fn check(node: &Node, kind: &Kind, what: &str, findings: &mut Vec<Diagnostic
             }
             None => findings.push(wrong_type(node, what, "an instant like `2026-01-01T00:30:00Z`")),
         },
+        Kind::Address => match node.as_text() {
+            Some(text) => {
+                if let Err(error) = values::address(text) {
+                    findings.push(wrong_value(node.span, what, error));
+                }
+            }
+            None => findings.push(wrong_type(node, what, "an address like `127.0.0.1:8484`")),
+        },
         Kind::Path => check_path(node, what, findings),
         Kind::Choice(words) => check_choice(node, words, what, findings),
         Kind::Map(table) => check_map(node, table, what, findings),

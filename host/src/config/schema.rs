@@ -112,6 +112,9 @@ fn kind(of: &Kind) -> Value {
         }
         Kind::Size { .. } => json!({ "type": "string", "pattern": "^\\d+(\\.\\d+)?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$" }),
         Kind::Instant => json!({ "type": "string", "pattern": "^\\d{4}-\\d\\d-\\d\\d[Tt ]\\d\\d:\\d\\d.*$" }),
+        Kind::Address => {
+            json!({ "type": "string", "pattern": "^(\\d+\\.\\d+\\.\\d+\\.\\d+|\\[[0-9A-Fa-f:.]+\\]):\\d+$" })
+        }
         Kind::Path => json!({
             "type": "string",
             "pattern": "^(value|key)([.\\[].*)?$|^headers[.\\[].*$|^(timestamp|topic|partition|offset|epoch|position)$",

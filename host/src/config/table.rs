@@ -71,6 +71,8 @@ pub enum Kind {
     },
     /// RFC 3339.
     Instant,
+    /// IP address and port of this machine.
+    Address,
     /// A field path.
     Path,
     /// One of these words.

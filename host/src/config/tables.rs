@@ -304,7 +304,7 @@ pub static RUN: Table = Table {
         member("commit", Kind::Duration(Sign::NotNegative), Is("200ms"), "Time between commits."),
         member("instance", Kind::Text, Depends("random, kept in `state.dir`"), "Name of this process."),
         member("stop", Kind::Duration(Sign::NotNegative), Is("25s"), "Time to drain after SIGTERM."),
-        member("http", Kind::OrNone(&Kind::Text), Is("127.0.0.1:8484"), "Health, metrics, status."),
+        member("http", Kind::OrNone(&Kind::Address), Is("127.0.0.1:8484"), "Health, metrics, status."),
     ],
 };
 

@@ -1,5 +1,7 @@
 //! Durations, sizes and instants as they are written (pipeline-file section 2).
 
+use std::net::SocketAddr;
+
 /// Why a value is refused: its code is P-UNIT or P-VALUE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
@@ -130,6 +132,15 @@ pub fn instant(text: &str) -> Result<i64, ValueError> {
     let timestamp = parsed.ok_or_else(|| ValueError::value(format!("`{text}` is no instant"), HELP))?;
     let nanoseconds = timestamp.as_nanosecond().clamp(i128::from(i64::MIN + 2), i128::from(i64::MAX - 2));
     Ok(i64::try_from(nanoseconds).unwrap_or_default())
+}
+
+/// An IP address of this machine, and a port.
+///
+/// # Errors
+/// `P-VALUE`; a host name is none, since what it stands for may change.
+pub fn address(text: &str) -> Result<SocketAddr, ValueError> {
+    const HELP: &str = "IP address and port: `127.0.0.1:8484`; `none` switches it off";
+    text.parse().map_err(|_| ValueError::value(format!("`{text}` is no address"), HELP))
 }
 
 /// The shortest way to write a duration.

@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 
 use super::Board;
+use crate::config::values;
 
 /// Where operations are served if nothing else is said.
 pub const ADDRESS: &str = "127.0.0.1:8484";
@@ -29,10 +30,7 @@ pub struct Serving {
 /// # Errors
 /// The address is none, or is not of this machine; the text says so.
 pub fn listen(address: &str) -> Result<(TcpListener, bool), String> {
-    let address: SocketAddr = match address.parse() {
-        Ok(address) => address,
-        Err(_) => return Err(format!("`run.http: {address}` is no address of the form 127.0.0.1:8484")),
-    };
+    let address = values::address(address).map_err(|error| error.message)?;
     let (listener, moved) = match TcpListener::bind(address) {
         Ok(listener) => (listener, false),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
