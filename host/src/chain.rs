@@ -39,6 +39,14 @@ pub struct Failure {
     pub digest: Option<String>,
 }
 
+impl Failure {
+    /// One that a sink finds: permanent, of no guest.
+    pub fn of_sink(code: &str, text: String) -> Failure {
+        let (stage, code) = ("sink".to_owned(), code.to_owned());
+        Failure { stage, code, text, category: 2, module: None, digest: None }
+    }
+}
+
 /// The task stops here: everything of the push is undone, up to the row that is to blame.
 #[derive(Clone, Debug)]
 pub struct Stop {

@@ -126,11 +126,6 @@ impl Stage {
         }
     }
 
-    /// Limits the wakes of one call, for tests: results do not change.
-    pub fn limit_wakes(&mut self, to: usize) {
-        self.wakes_per_call = to.clamp(1, WAKES_PER_CALL);
-    }
-
     /// Throws the instances away.
     pub fn discard(&mut self) {
         self.guest.discard();

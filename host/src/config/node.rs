@@ -51,11 +51,6 @@ impl Node {
         Node { span, kind: Arc::new(kind) }
     }
 
-    /// Plain text at a place.
-    pub fn text_at(span: Span, text: impl Into<String>) -> Node {
-        Node::new(span, NodeKind::Text { text: text.into(), quoted: false })
-    }
-
     /// Whether it is null.
     pub fn is_null(&self) -> bool {
         matches!(*self.kind, NodeKind::Null)

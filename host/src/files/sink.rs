@@ -341,7 +341,7 @@ impl Out for Sinks {
         match (emit.route, place, emit.failure) {
             (Route::DeadLetter, _, Some(failure)) => return self.dead_letter(emit.batch, emit.row, &added, failure),
             (Route::Late, None, failure) if self.dead.is_some() => {
-                let failure = failure.cloned().unwrap_or_else(|| own_failure("late", "late"));
+                let failure = failure.cloned().unwrap_or_else(|| Failure::of_sink("late", "late".to_owned()));
                 return self.dead_letter(emit.batch, emit.row, &added, &failure);
             }
             (Route::Late, None, _) => {
@@ -355,7 +355,7 @@ impl Out for Sinks {
         let Some(place) = place else { return };
         if place.format != Format::Envelope && !fits_a_line(emit.batch, emit.row) {
             let why = "the value has a line end and is not JSON: it is no line; use the format envelope";
-            let failure = own_failure("newline", why);
+            let failure = Failure::of_sink("newline", why.to_owned());
             return self.dead_letter(emit.batch, emit.row, &added, &failure);
         }
         if self.partial && emit.route == Route::Main {
@@ -376,12 +376,6 @@ impl Out for Sinks {
             self.refused = None;
         }
     }
-}
-
-/// A failure that the sink finds.
-fn own_failure(code: &str, text: &str) -> Failure {
-    let (stage, code, text) = ("sink".to_owned(), code.to_owned(), text.to_owned());
-    Failure { stage, code, text, category: 2, module: None, digest: None }
 }
 
 fn of_path(writers: &mut Vec<Writer>, path: &Path) -> Result<usize, Trouble> {

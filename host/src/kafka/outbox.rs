@@ -257,7 +257,7 @@ impl Out for KafkaOutbox {
         match (emit.route, target, emit.failure) {
             (Route::DeadLetter, _, Some(failure)) => return self.dead_letter(emit.batch, emit.row, &added, failure),
             (Route::Late, None, failure) if self.targets.dead.is_some() => {
-                let failure = failure.cloned().unwrap_or_else(|| own_failure("late", "late".to_owned()));
+                let failure = failure.cloned().unwrap_or_else(|| Failure::of_sink("late", "late".to_owned()));
                 return self.dead_letter(emit.batch, emit.row, &added, &failure);
             }
             (Route::Late, None, _) => {
@@ -270,7 +270,7 @@ impl Out for KafkaOutbox {
         let size = size(emit.batch, emit.row, &added);
         if size > self.largest {
             let text = format!("it has {size} bytes on its way out, a record may have {}", self.largest);
-            return self.dead_letter(emit.batch, emit.row, &added, &own_failure("too_large", text));
+            return self.dead_letter(emit.batch, emit.row, &added, &Failure::of_sink("too_large", text));
         }
         if self.partial && emit.route == Route::Main {
             added.push(("tamis.partial".to_owned(), Some(b"true".to_vec())));
@@ -400,11 +400,6 @@ impl Outbox for KafkaOutbox {
     fn note(&mut self, text: &str) {
         tracing::warn!("{text}");
     }
-}
-
-/// A failure that the sink finds.
-fn own_failure(code: &str, text: String) -> Failure {
-    Failure { stage: "sink".to_owned(), code: code.to_owned(), text, category: 2, module: None, digest: None }
 }
 
 /// The bytes of a key or a value; a document that leaves by a route, undecided by any codec, leaves as JSON text.

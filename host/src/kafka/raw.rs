@@ -224,12 +224,6 @@ impl Producer {
         code(done) == RDKafkaErrorCode::NoError
     }
 
-    /// Records that are not delivered yet.
-    pub fn in_flight(&self) -> i32 {
-        // Safety: the client is alive.
-        unsafe { rd::rd_kafka_outq_len(self.rk) }
-    }
-
     /// Puts positions into the transaction. There must be at least one that is concrete, else nothing is fenced.
     pub fn send_offsets(
         &mut self,
