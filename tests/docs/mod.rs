@@ -119,7 +119,7 @@ fn every_code_that_is_raised_is_explained_and_every_explanation_is_of_a_code_tha
 #[test]
 fn every_failure_of_a_record_is_explained() {
     const CALLS: [&str; 6] = [
-        "own_failure(\"",
+        "Failure::of_sink(\"",
         ".failure(\"",
         "Failure::permanent(\"",
         "Broken { code: \"",

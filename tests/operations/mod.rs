@@ -157,5 +157,5 @@ fn an_address_that_is_none_is_refused() {
     let folder = Folder::new("operations-address");
     folder.write("p.yaml", PIPELINE.replace("127.0.0.1:0", "nowhere"));
     folder.write("in", "");
-    folder.run(&["run", "p.yaml"]).exits(3).says(&["`run.http: nowhere` is no address", "run.http: none"]);
+    folder.run(&["run", "p.yaml"]).exits(2).says(&["P-VALUE", "`nowhere` is no address", "`none` switches it off"]);
 }

@@ -48,13 +48,13 @@ fn with_durable_state_a_stop_emits_nothing_early_and_the_next_run_goes_on() {
     assert_eq!(rows(&folder), [(1, false), (2, false), (1, false)]);
 }
 
-/// Records that leave one by one up to one at which the guest never comes back.
+/// Records that are committed one by one up to one at which the guest never comes back.
 fn stuck(name: &str, stop: &str) -> Folder {
-    let more = format!("limits: {{ call: 10m, batch: {{ rows: 1 }} }}\nrun: {{ commit: 1ms, stop: {stop} }}\n");
+    let more = format!("limits: {{ call: 10m, batch: {{ rows: 1 }} }}\nrun: {{ commit: 1ns, stop: {stop} }}\n");
     evil(name, "{ how: loop-at, n: 50 }", &more, 60)
 }
 
-/// Waits until the guest does not come back. The last rows before it, those of a millisecond, may not be committed.
+/// Waits until the guest does not come back.
 fn is_stuck(folder: &Folder) {
     wait_for("a good part of the output", || folder.read("out").lines().count() >= 20);
     std::thread::sleep(std::time::Duration::from_secs(2));
