@@ -58,11 +58,12 @@ impl Clients {
             committed_only: source.committed_only,
             source: values(&source.properties, source.brokers.as_ref())?,
             sink: values(&sink.properties, sink.brokers.as_ref())?,
-            guards: {
-                let off = environment.get(WITHOUT).map_or("", String::as_str);
-                let on = |word: &str| !off.split(',').any(|w| w == word);
-                Guards { taint: on("taint"), doubt: on("doubt"), token: on("token") }
-            },
+            guards: Guards::without(environment.get(WITHOUT).map_or("", String::as_str)).map_err(|word| {
+                Trouble::new(
+                    format!("{WITHOUT}: there is no guard `{word}`"),
+                    format!("unset it, it is for tests; the guards are {}", Guards::WORDS.join(", ")),
+                )
+            })?,
         })
     }
 

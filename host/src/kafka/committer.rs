@@ -120,6 +120,12 @@ impl Committer {
 
     /// Makes durable what was produced since the last commit, with the state of these tasks and their positions.
     pub fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: &Position) -> Result<Outcome, Trouble> {
+        let outcome = self.close(plan, tasks, source)?;
+        // Who takes an undone commit for done keeps its state.
+        Ok(if self.setup.clients.guards.undo { outcome } else { Outcome::Done })
+    }
+
+    fn close(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: &Position) -> Result<Outcome, Trouble> {
         if let Some(fault) = self.broken.take() {
             tracing::warn!("what was done since the last commit is done again: {fault}");
             self.drive(Goal::Abandon, None)?;
@@ -340,10 +346,15 @@ impl Committer {
         let consumer = &self.setup.consumer;
         // The broker does not check who owns a partition. Ours are ours until we answer a revoke, and a member that
         // lost them has no generation, or has it only after that answer.
-        if list.count() == 0 || consumer.assignment_lost() {
+        let guarded = self.setup.clients.guards.generation;
+        if list.count() == 0 || (guarded && consumer.assignment_lost()) {
             return Event::Abortable;
         }
-        let Some(group) = GroupMetadata::of(consumer) else {
+        let group = match guarded {
+            true => GroupMetadata::of(consumer),
+            false => GroupMetadata::outside(&self.setup.clients.group),
+        };
+        let Some(group) = group else {
             tracing::info!("no member of a generation of the group: what was done since the last commit is done again");
             return Event::Abortable;
         };

@@ -275,7 +275,8 @@ impl<'a> KafkaInbox<'a> {
         let counters = marker.iter().flat_map(|marker| &marker.task.counters);
         let dropped = counters.filter_map(|c| c.0.get("duplicates_dropped")).sum();
         self.duplicates.entry(place.clone()).or_insert(dropped);
-        let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| exact).collect();
+        let proves = exact && self.job.clients.guards.digest;
+        let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| proves).collect();
         Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, digests })))
     }
 

@@ -166,16 +166,18 @@ impl Job {
     }
 
     fn find(&self) -> Result<(), Fail> {
-        let reader: BaseConsumer<DefaultConsumerContext> = self.clients.reader().create().map_err(|error| {
-            Trouble::new(format!("the Kafka client cannot be made: {error}"), "check `source.kafka.properties`")
-        })?;
+        let reader: BaseConsumer<DefaultConsumerContext> = self.clients.reader().create().map_err(no_client)?;
         let reader = Arc::new(reader);
         // Knowing the topics before the first fetch saves half a second.
         for (topic, changelog) in &self.changelogs {
             let _ = reader.fetch_metadata(Some(topic), PATIENCE);
             let _ = reader.fetch_metadata(Some(changelog), PATIENCE);
         }
-        let committed = self.committed(&reader)?;
+        let committed = match self.clients.guards.stable {
+            true => self.committed(&reader)?,
+            // Such a reader is told positions that a transaction is about to change.
+            false => self.committed(&self.clients.uncommitted_reader().create().map_err(no_client)?)?,
+        };
         let (mut begins, mut later) = (Vec::new(), Vec::new());
         for committed in committed {
             let (begin, restored) = self.begin(&reader, &committed)?;
@@ -569,6 +571,10 @@ impl Reading {
             from_checkpoint: self.start.is_some(),
         }
     }
+}
+
+fn no_client(error: rdkafka::error::KafkaError) -> Trouble {
+    Trouble::new(format!("the Kafka client cannot be made: {error}"), "check `source.kafka.properties`")
 }
 
 impl Committed {

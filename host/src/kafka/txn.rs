@@ -93,22 +93,67 @@ enum Phase {
 
 /// The steps of closing.
 const EXACTLY_ONCE: [Action; 4] = [Action::Write, Action::Flush, Action::Offsets, Action::Commit];
+const WITHOUT_POSITIONS: [Action; 4] = [Action::Write, Action::Flush, Action::Flush, Action::Commit];
 const AT_LEAST_ONCE: [Action; 4] = [Action::Flush, Action::Write, Action::Flush, Action::Offsets];
 
-/// Guards that tests switch off, to see that their absence is noticed.
-#[derive(Clone, Copy, Debug)]
+/// Guards of the invariants I3 to I6 that tests switch off, to see that the absence of each is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guards {
     /// A tainted producer goes before the next transaction.
     pub taint: bool,
     /// A producer goes after an answer that is not clear.
     pub doubt: bool,
+    /// Every transaction carries positions: they are what the broker fences a former owner by.
+    pub positions: bool,
+    /// Positions are those of a member of the group's present generation (committer.rs).
+    pub generation: bool,
+    /// State goes with the transaction that is undone (committer.rs).
+    pub undo: bool,
+    /// Positions are read when no transaction that changes them is open (restore.rs).
+    pub stable: bool,
     /// State is read up to the token of the position, not to wherever the changelog ends (restore.rs).
     pub token: bool,
+    /// Restored state has the digest that was committed (inbox.rs).
+    pub digest: bool,
 }
 
 impl Default for Guards {
     fn default() -> Guards {
-        Guards { taint: true, doubt: true, token: true }
+        Guards {
+            taint: true,
+            doubt: true,
+            positions: true,
+            generation: true,
+            undo: true,
+            stable: true,
+            token: true,
+            digest: true,
+        }
+    }
+}
+
+impl Guards {
+    /// A word for each.
+    pub const WORDS: [&str; 8] = ["taint", "doubt", "positions", "generation", "undo", "stable", "token", "digest"];
+
+    /// All but those that a list of words names, with commas between. An error is a word that names none.
+    pub fn without(words: &str) -> Result<Guards, String> {
+        let mut guards = Guards::default();
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            let guard = match word {
+                "taint" => &mut guards.taint,
+                "doubt" => &mut guards.doubt,
+                "positions" => &mut guards.positions,
+                "generation" => &mut guards.generation,
+                "undo" => &mut guards.undo,
+                "stable" => &mut guards.stable,
+                "token" => &mut guards.token,
+                "digest" => &mut guards.digest,
+                other => return Err(other.to_owned()),
+            };
+            *guard = false;
+        }
+        Ok(guards)
     }
 }
 
@@ -116,6 +161,8 @@ impl Default for Guards {
 #[derive(Clone, Debug)]
 pub struct Txn {
     phase: Phase,
+    /// Outputs, state and positions are one transaction.
+    transactional: bool,
     steps: &'static [Action; 4],
     goal: Goal,
     /// What was asked for last.
@@ -144,7 +191,12 @@ impl Txn {
     pub fn guarded(exactly_once: bool, guards: Guards) -> Txn {
         Txn {
             phase: Phase::None,
-            steps: if exactly_once { &EXACTLY_ONCE } else { &AT_LEAST_ONCE },
+            transactional: exactly_once,
+            steps: match (exactly_once, guards.positions) {
+                (true, true) => &EXACTLY_ONCE,
+                (true, false) => &WITHOUT_POSITIONS,
+                (false, _) => &AT_LEAST_ONCE,
+            },
             goal: Goal::Open,
             last: Action::Settled(Outcome::Done),
             committed: None,
@@ -171,14 +223,10 @@ impl Txn {
     /// late copy.
     pub fn next(&mut self, event: Event, now: i64, tainted: bool) -> Action {
         let inside = matches!(self.phase, Phase::Open(_) | Phase::Aborting);
-        self.doubted |= tainted && inside && self.guards.taint && self.transactional();
+        self.doubted |= tainted && inside && self.guards.taint && self.transactional;
         let action = self.decide(event, now);
         self.last = action;
         action
-    }
-
-    fn transactional(&self) -> bool {
-        self.steps == &EXACTLY_ONCE
     }
 
     fn decide(&mut self, event: Event, now: i64) -> Action {
@@ -223,7 +271,7 @@ impl Txn {
     fn undo(&mut self) {
         self.outcome = Some(Outcome::Undone);
         self.phase = match self.phase {
-            Phase::Open(_) | Phase::Aborting if self.transactional() => Phase::Aborting,
+            Phase::Open(_) | Phase::Aborting if self.transactional => Phase::Aborting,
             // Without transactions what was produced stays; what is still on its way must not come behind what is
             // produced again.
             Phase::Open(_) | Phase::Aborting => {
@@ -238,7 +286,7 @@ impl Txn {
         match self.last {
             Action::Make => {
                 self.doubted = false;
-                self.phase = if self.transactional() { Phase::Made } else { Phase::Ready };
+                self.phase = if self.transactional { Phase::Made } else { Phase::Ready };
             }
             Action::Init | Action::Abort => self.phase = Phase::Ready,
             Action::Begin => self.phase = Phase::Open(0),
@@ -275,7 +323,7 @@ impl Txn {
             Phase::None => Action::Make,
             Phase::Made => Action::Init,
             Phase::Ready if self.goal == Goal::Ready => Action::Settled(Outcome::Done),
-            Phase::Ready if self.transactional() => Action::Begin,
+            Phase::Ready if self.transactional => Action::Begin,
             Phase::Ready => {
                 self.phase = Phase::Open(0);
                 self.go_on(now)
@@ -284,7 +332,7 @@ impl Txn {
             Phase::Open(step) => {
                 let action = self.steps.get(step).copied().unwrap_or(Action::Abort);
                 let apart = self.committed.map_or(APART, |at| now - at);
-                if action == Action::Offsets && self.transactional() && apart < APART {
+                if action == Action::Offsets && self.transactional && apart < APART {
                     return Action::Wait(APART - apart);
                 }
                 action
