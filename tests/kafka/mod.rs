@@ -7,3 +7,4 @@ mod harness;
 mod import;
 mod outage;
 mod pipelines;
+mod security;

@@ -9,6 +9,8 @@ use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session};
 use super::run;
+use crate::config::kafka::is_secret;
+use crate::config::pipeline::Pipeline;
 use crate::kafka;
 
 /// Makes a stream unique, without a pipeline file.
@@ -47,6 +49,9 @@ pub struct Args {
     /// Kafka: from topic to topic of this cluster
     #[arg(long, value_name = "HOST:PORT,..")]
     pub brokers: Option<String>,
+    /// Kafka: a client setting such as `security.protocol=SASL_SSL`; for secrets `sasl.password={from_env: NAME}`
+    #[arg(long = "property", value_name = "NAME=VALUE", requires = "brokers")]
+    pub properties: Vec<String>,
     /// Kafka: stop at what is the end now, for a trial
     #[arg(long, value_name = "end", requires = "brokers")]
     pub until: Option<String>,
@@ -60,9 +65,15 @@ pub struct Args {
 
 /// The verb.
 pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
-    let like = match (&args.brokers, args.create) {
-        (Some(brokers), true) => Some(kafka::topics::like(brokers, &args.from).map_err(run::failure)?),
-        _ => None,
+    check_properties(args)?;
+    let like = match args.create {
+        true => {
+            let pipeline = read(&file(args, None), session)?;
+            let clients = kafka::client::Clients::of(&pipeline, &session.environment, Path::new(""));
+            let like = clients.and_then(|clients| kafka::topics::like(&clients, &args.from));
+            Some(like.map_err(run::failure)?)
+        }
+        false => None,
     };
     let text = file(args, like.as_ref());
     if args.print {
@@ -70,15 +81,65 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     }
     session.say(&format!("the pipeline this runs (`--print` prints it):\n\n{text}"));
     let library = Arc::new(load::library(session)?);
-    // Beside this name, which is in the folder of the caller, relative paths and modules are looked for.
-    let name: Arc<Path> = Arc::from(Path::new("<dedup>"));
-    let source: Arc<str> = Arc::from(text.as_str());
-    session.sources.insert(Arc::clone(&name), Arc::clone(&source));
-    let environment = session.environment.clone();
-    let pipeline = crate::config::read(&text, Some(&name), &|variable| environment.get(variable).cloned())
-        .map_err(|(findings, _)| load::refused(&name, findings))?;
-    let ready = run::prepare(session, &name, pipeline, &library)?;
+    let pipeline = read(&text, session)?;
+    let ready =
+        run::prepare(session, Path::new(NAME), pipeline, &library).map_err(|failure| in_words(args, failure))?;
     run::run(session, vec![ready])
+}
+
+/// Beside this name, which is in the folder of the caller, relative paths and modules are looked for.
+const NAME: &str = "<dedup>";
+
+fn read(text: &str, session: &mut Session) -> Result<Pipeline, Failure> {
+    let name: Arc<Path> = Arc::from(Path::new(NAME));
+    session.sources.insert(Arc::clone(&name), Arc::from(text));
+    let environment = session.environment.clone();
+    let pipeline = crate::config::read(text, Some(&name), &|variable| environment.get(variable).cloned())
+        .map_err(|(findings, _)| load::refused(&name, findings))?;
+    match kafka::settings::wrong(&pipeline, &environment) {
+        wrong if wrong.is_empty() => Ok(pipeline),
+        wrong => Err(load::refused(&name, wrong)),
+    }
+}
+
+/// Everybody on a machine sees the arguments of its processes.
+fn check_properties(args: &Args) -> Result<(), Failure> {
+    for property in &args.properties {
+        let Some((name, value)) = property.split_once('=') else {
+            return Err(Failure::invalid(format!("`--property {property}` is not NAME=VALUE"))
+                .help("`--property security.protocol=SASL_SSL`"));
+        };
+        if is_secret(name) && !value.trim_start().starts_with('{') {
+            return Err(Failure::invalid(format!("`{name}` is a secret: arguments are seen by everybody on this machine"))
+                .help(format!("put it into a variable or a file: `--property '{name}={{from_env: NAME}}'`, `--property '{name}={{from_file: PATH}}'`")));
+        }
+    }
+    Ok(())
+}
+
+/// Ways out in terms of the arguments: there is no file to edit.
+fn in_words(args: &Args, mut failure: Failure) -> Failure {
+    if failure.message.contains("there is no topic") {
+        let source =
+            failure.message.ends_with(args.from.as_str()) || failure.message.contains(&format!("{} at", args.from));
+        failure.help = match source {
+            true => vec!["check `--from`, and whether this user may describe it".to_owned()],
+            false => {
+                let command = failure.help.iter().find_map(|help| Some(help.split_once(" or: ")?.1.to_owned()));
+                let mut help = vec!["`--create` makes what is missing, the output like the input".to_owned()];
+                help.extend(command.map(|command| format!("or make it yourself: {command}")));
+                help
+            }
+        };
+    }
+    for finding in &mut failure.diagnostics {
+        if finding.code == "P-EXCHANGE" {
+            finding
+                .help
+                .insert(0, "with this command: `--scope partition`, or `key` as the first of `--key`".to_owned());
+        }
+    }
+    failure
 }
 
 /// The pipeline file that the arguments stand for.
@@ -89,8 +150,9 @@ fn file(args: &Args, like: Option<&kafka::topics::Like>) -> String {
             let brokers = text_in_quotes(args.brokers.as_deref().unwrap_or_default());
             let until = args.until.as_ref().map_or(String::new(), |until| format!(", until: {}", quoted(until)));
             text.push_str(&format!(
-                "source: {{ kafka: {{ topics: {}, brokers: {brokers}{until} }} }}\n",
-                quoted(topic)
+                "source: {{ kafka: {{ topics: {}, brokers: {brokers}{until}{} }} }}\n",
+                quoted(topic),
+                properties(&args.properties)
             ));
         }
         "-" => text.push_str("source: stdin\n"),
@@ -140,6 +202,19 @@ fn file(args: &Args, like: Option<&kafka::topics::Like>) -> String {
         path => text.push_str(&format!("sink: {{ file: {} }}\n", quoted(path))),
     }
     text
+}
+
+/// Client settings as a member of the source: texts in quotes, mappings as they are.
+fn properties(written: &[String]) -> String {
+    let one = |property: &String| {
+        let (name, value) = property.split_once('=').unwrap_or((property, ""));
+        let value = if value.trim_start().starts_with('{') { value.to_owned() } else { text_in_quotes(value) };
+        format!("{}: {value}", quoted(name))
+    };
+    match written {
+        [] => String::new(),
+        written => format!(", properties: {{ {} }}", written.iter().map(one).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// The same arguments go on where they stopped; others are another pipeline, with a state of its own.
@@ -278,6 +353,33 @@ mod tests {
             "source: { kafka: { topics: users, brokers: \"a:9092\", until: end } }\nstages:\n  - uses: dedup\n    \
              id: dedup\n    key: [value.user_id]\nsink: { kafka: { topic: users.unique } }",
         );
+    }
+
+    #[test]
+    fn client_settings_are_those_of_the_source() {
+        let secret = "sasl.password={from_env: PW}";
+        let list = [
+            "--from",
+            "a",
+            "--to",
+            "b",
+            "--key",
+            "id",
+            "--brokers",
+            "c:1",
+            "--property",
+            "linger.ms=5",
+            "--property",
+            secret,
+        ];
+        assert!(check_properties(&args(&list)).is_ok());
+        check(
+            &list,
+            "source: { kafka: { topics: a, brokers: \"c:1\", properties: { linger.ms: \"5\", sasl.password: {from_env: PW} } } }\n\
+             stages:\n  - uses: dedup\n    id: dedup\n    key: [value.id]\nsink: { kafka: { topic: b } }",
+        );
+        let told = check_properties(&args(&[&list[..9], &["sasl.password=hidden"]].concat())).unwrap_err();
+        assert!(!format!("{told:?}").contains("hidden"), "{told:?}");
     }
 
     #[test]

@@ -74,7 +74,10 @@ pub fn pipeline(session: &mut Session, file: &Path, library: &Library) -> Result
     let (name, text) = text(session, file)?;
     let environment = session.environment.clone();
     match crate::config::read(&text, Some(&name), &|variable| environment.get(variable).cloned()) {
-        Ok(pipeline) => Ok(pipeline),
+        Ok(pipeline) => match crate::kafka::settings::wrong(&pipeline, &environment) {
+            wrong if wrong.is_empty() => Ok(pipeline),
+            wrong => Err(refused(file, wrong)),
+        },
         Err((mut findings, partly)) => {
             if let Some(partly) = partly {
                 findings.extend(plan::check_parameters(&partly, library));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::build::default_json;
 use super::check::{member, one_of};
 use super::ends;
+use super::kafka::is_secret;
 use super::node::{Node, NodeKind};
 use super::params;
 use super::path::Root;
@@ -87,7 +88,22 @@ pub fn filled(pipeline: &Pipeline, found: &Found) -> Value {
         }
     }
     in_order(&mut file, &tables::FILE);
-    Value::Object(file)
+    let mut file = Value::Object(file);
+    hide(&mut file);
+    file
+}
+
+/// Takes passwords that were written where everybody can read them out of client settings.
+fn hide(value: &mut Value) {
+    for (name, value) in value.as_object_mut().into_iter().flatten() {
+        match (name.as_str(), &mut *value) {
+            ("properties", Value::Object(settings)) => {
+                let shown = |name: &str, value: &Value| value.is_object() || !is_secret(name);
+                settings.iter_mut().filter(|(n, v)| !shown(n, v)).for_each(|(_, v)| *v = json!("not shown"));
+            }
+            _ => hide(value),
+        }
+    }
 }
 
 /// Members in the order of their table.

@@ -92,7 +92,20 @@ pub enum Setting {
     FromFile(String),
 }
 
+/// Names of settings whose values nobody should see.
+const SECRET: [&str; 4] = ["password", "secret", ".pem", "sasl.oauthbearer.config"];
+
+/// Whether the value of a client setting is not to be shown, however it was written.
+pub fn is_secret(name: &str) -> bool {
+    SECRET.iter().any(|part| name.contains(part)) && name != "ssl.certificate.pem" && name != "ssl.ca.pem"
+}
+
 impl Setting {
+    /// Whether the value is not to be shown: it comes from elsewhere, or `name` says so.
+    pub fn is_secret(&self, name: &str) -> bool {
+        !matches!(self, Setting::Text(_)) || is_secret(name)
+    }
+
     /// The value. The error is for a person; it does not tell the value.
     pub fn value(&self, environment: &BTreeMap<String, String>, base: &Path) -> Result<String, String> {
         match self {
@@ -108,11 +121,16 @@ impl Setting {
 }
 
 /// Client settings that the host owns, and what to write in place of them.
-const OWNED: [(&str, &str); 10] = [
+const OWNED: [(&str, &str); 12] = [
     ("group.id", "write `group`"),
     ("enable.auto.commit", "positions are committed with the output"),
     ("enable.auto.offset.store", "positions are committed with the output"),
     ("transactional.id", "it is made of the pipeline's name and `run.instance`"),
+    (
+        "transaction.timeout.ms",
+        "a transaction is open for 15 s at most, so that one of a process that died holds nobody up",
+    ),
+    ("partition.assignment.strategy", "partitions move one by one, by `cooperative-sticky`"),
     ("isolation.level", "write `isolation`"),
     ("auto.offset.reset", "write `start`"),
     ("enable.idempotence", "output is always idempotent"),
@@ -211,9 +229,37 @@ fn scalar(node: &Node) -> Option<String> {
     }
 }
 
-/// Client settings that the host owns are refused (P-OWNED).
+/// Settings of a member that the broker owns under `group.protocol: consumer`.
+const BROKERS_OWN: [&str; 2] = ["session.timeout.ms", "heartbeat.interval.ms"];
+
+/// Client settings that the host owns are refused (P-OWNED), and those that the group protocol does not go with.
 fn owned_settings(node: &Node, findings: &mut Vec<Diagnostic>) {
-    for (name, span, _) in node.get("properties").and_then(Node::as_map).unwrap_or_default() {
+    let properties = node.get("properties").and_then(Node::as_map).unwrap_or_default();
+    let protocol = properties.iter().find(|(name, ..)| name == "group.protocol").and_then(|(.., node)| node.as_text());
+    for (name, span, _) in properties.iter().filter(|_| protocol == Some("consumer")) {
+        if name == "group.instance.id" {
+            findings.push(
+                Diagnostic::error(
+                    "P-OWNED",
+                    *span,
+                    "under `group.protocol: consumer` a member that was killed keeps its `group.instance.id` from its successor until its session ends",
+                )
+                .help("leave `group.protocol` out: under the classic protocol a restart goes on at once")
+                .help("or leave `group.instance.id` out"),
+            );
+        }
+        if BROKERS_OWN.contains(&name.as_str()) {
+            findings.push(
+                Diagnostic::error(
+                    "P-OWNED",
+                    *span,
+                    format!("under `group.protocol: consumer` the broker sets `{name}`"),
+                )
+                .help(format!("leave it out; `group.consumer.{name}` is the broker's setting")),
+            );
+        }
+    }
+    for (name, span, _) in properties {
         if let Some((_, help)) = OWNED.iter().find(|(owned, _)| owned == name) {
             findings.push(Diagnostic::error("P-OWNED", *span, format!("`{name}` is set by tamis itself")).help(*help));
         }

@@ -18,8 +18,8 @@ pub const TRANSACTION_MS: i64 = 15_000;
 /// Longest record that is written, in bytes with its key and headers; the client's `message.max.bytes` unless it is set.
 const LARGEST: usize = 1_000_000;
 
-/// What the clients of one pipeline are made with.
-#[derive(Clone, Debug)]
+/// What the clients of one pipeline are made with. There is no way to print it: passwords are in it.
+#[derive(Clone)]
 pub struct Clients {
     /// Consumer group.
     pub group: String,
@@ -65,12 +65,6 @@ impl Clients {
                 )
             })?,
         })
-    }
-
-    /// Those for questions to a cluster alone.
-    pub fn at(brokers: &str) -> Clients {
-        let source = vec![("bootstrap.servers".to_owned(), brokers.to_owned())];
-        Clients { group: String::new(), committed_only: true, source, sink: Vec::new(), guards: Guards::default() }
     }
 
     /// Where the cluster is, for a person.

@@ -98,7 +98,10 @@ impl Group {
         let (say, said) = channel();
         let context = Context { said: say, worker, closing: AtomicBool::new(false) };
         let consumer: BaseConsumer<Context> = config.create_with_context(context).map_err(|error| {
-            Trouble::new(format!("the Kafka consumer cannot be made: {error}"), "check `source.kafka.properties`")
+            Trouble::new(
+                format!("the Kafka consumer cannot be made: {}", super::settings::plain(&error)),
+                "check `source.kafka.properties`",
+            )
         })?;
         let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| {

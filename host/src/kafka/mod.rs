@@ -1,7 +1,7 @@
 //! Pipelines from Kafka to Kafka: input, output, state and positions in one transaction (reliability, section 4). The
 //! only user of rdkafka.
 //!
-//! `client` makes settings, `topics` looks after topics, `group` is the member, `inbox` reads partitions, `restore`
+//! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `group` is the member, `inbox` reads partitions, `restore`
 //! finds where they go on, `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
 //! written, `checkpoints` what need not be read again, `raw` is the only unsafe code, `run` puts it together.
 
@@ -19,9 +19,11 @@ pub mod partition;
 #[cfg(test)]
 mod protocol_tests;
 pub mod raw;
+pub mod reach;
 pub mod reset;
 pub mod restore;
 pub mod run;
+pub mod settings;
 pub mod token;
 pub mod topics;
 pub mod txn;

@@ -99,7 +99,7 @@ impl Producer {
     /// A producer for some topics, not yet connected.
     pub fn new(config: &ClientConfig, topics: &[String]) -> Result<Producer, Fault> {
         let invalid = |text: String| Fault::of(RDKafkaErrorCode::InvalidArgument, text);
-        let native = config.create_native_config().map_err(|error| invalid(error.to_string()))?;
+        let native = config.create_native_config().map_err(|error| invalid(super::settings::plain(&error)))?;
         let signals = Arc::new(Signals::default());
         let mut text: [c_char; 512] = [0; 512];
         // Safety: the configuration is copied, and the copy belongs to the client if it is made. The opaque pointer

@@ -53,7 +53,10 @@ pub fn reset(
     let pipeline = &plan.pipeline;
     let (source, _) = ends(pipeline)?;
     let reader: BaseConsumer<DefaultConsumerContext> = clients.reader().create().map_err(|error| {
-        Trouble::new(format!("the Kafka client cannot be made: {error}"), "check `source.kafka.properties`")
+        Trouble::new(
+            format!("the Kafka client cannot be made: {}", super::settings::plain(&error)),
+            "check `source.kafka.properties`",
+        )
     })?;
     let reader = Arc::new(reader);
     nobody_runs(&reader, clients)?;

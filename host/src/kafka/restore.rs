@@ -574,7 +574,8 @@ impl Reading {
 }
 
 fn no_client(error: rdkafka::error::KafkaError) -> Trouble {
-    Trouble::new(format!("the Kafka client cannot be made: {error}"), "check `source.kafka.properties`")
+    let why = super::settings::plain(&error);
+    Trouble::new(format!("the Kafka client cannot be made: {why}"), "check `source.kafka.properties`")
 }
 
 impl Committed {

@@ -9,6 +9,8 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 
 use super::client::{Clients, PATIENCE};
+use super::reach::reach;
+use super::settings::plain;
 use crate::config::kafka::Create;
 use crate::files::Trouble;
 
@@ -89,9 +91,14 @@ pub struct Like {
 }
 
 /// What a topic is like, so that another can be made like it.
-pub fn like(brokers: &str, topic: &str) -> Result<Like, Trouble> {
-    let topics = Topics::new(&Clients::at(brokers))?;
-    let missing = || Trouble::new(format!("there is no topic {topic} at {brokers}"), "check its name");
+pub fn like(clients: &Clients, topic: &str) -> Result<Like, Trouble> {
+    let topics = Topics::new(clients)?;
+    let missing = || {
+        Trouble::new(
+            format!("there is no topic {topic} at {}", topics.brokers),
+            "check its name, and whether this user may describe it",
+        )
+    };
     let partitions = topics.partitions(topic)?.ok_or_else(missing)?;
     let config = topics.entries(topic)?.into_iter().filter(|e| e.source == ConfigSource::DynamicTopic);
     let config = config.filter_map(|e| Some((e.name, e.value?))).collect();
@@ -108,15 +115,19 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Connects when it is first asked.
+    /// Connects.
+    ///
+    /// # Errors
+    /// The cluster does not answer, or does not want us (`reach`).
     pub fn new(clients: &Clients) -> Result<Topics, Trouble> {
         let brokers = clients.brokers().to_owned();
         let client: AdminClient<DefaultClientContext> = clients.admin().create().map_err(|error| {
             Trouble::new(
-                format!("the Kafka client cannot be made: {error}"),
+                format!("the Kafka client cannot be made: {}", plain(&error)),
                 "check the `properties` of source and sink",
             )
         })?;
+        reach(&clients.admin(), &brokers)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .map_err(|error| Trouble::new(format!("no runtime: {error}"), "raise the limits of the process"))?;

@@ -2,6 +2,7 @@
 //! ends.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ const ANOTHER: &str = "TAMIS_TEST_BROKERS";
 pub struct Cluster {
     brokers: String,
     proxies: Vec<Proxy>,
+    secured: String,
     keeper: Option<Mutex<Keeper>>,
 }
 
@@ -30,7 +32,9 @@ struct Keeper {
 pub fn shared() -> &'static Cluster {
     static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| match std::env::var(ANOTHER) {
-        Ok(brokers) if !brokers.is_empty() => Ok(Cluster { brokers, proxies: Vec::new(), keeper: None }),
+        Ok(brokers) if !brokers.is_empty() => {
+            Ok(Cluster { brokers, proxies: Vec::new(), secured: String::new(), keeper: None })
+        }
         _ => Cluster::start(1),
     });
     shared.as_ref().unwrap_or_else(|error| panic!("{error}"))
@@ -51,12 +55,27 @@ impl Cluster {
     /// # Errors
     /// What is missing, with the way out.
     pub fn start(nodes: usize) -> Result<Cluster, String> {
+        Cluster::start_with(nodes, None)
+    }
+
+    /// One node that has a listener with TLS and passwords, too. `folder` has `broker.pem`: its key and certificates.
+    ///
+    /// # Errors
+    /// What is missing, with the way out.
+    pub fn start_secured(folder: &Path) -> Result<Cluster, String> {
+        Cluster::start_with(1, Some(folder))
+    }
+
+    fn start_with(nodes: usize, secured: Option<&Path>) -> Result<Cluster, String> {
         let proxies: Vec<Proxy> = (0..nodes).map(|_| Proxy::listen()).collect();
         let ports: Vec<String> = proxies.iter().map(|proxy| proxy.port().to_string()).collect();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut xtask = Command::new(cargo);
         xtask.args(["run", "--quiet", "--package", "xtask", "--", "kafka", "serve", "--nodes", &nodes.to_string()]);
         xtask.args(["--proxies", &ports.join(",")]).current_dir(root());
+        if let Some(folder) = secured {
+            xtask.arg("--secured").arg(folder);
+        }
         let mut child = xtask
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -69,16 +88,24 @@ impl Cluster {
         let Some(rest) = ready.strip_prefix("ready ") else {
             return Err("Apache Kafka did not start: see `xtask:` above for what is missing".into());
         };
-        let (brokers, behind) = rest.split_once(' ').ok_or("`ready` names brokers and ports")?;
+        let mut words = rest.split(' ');
+        let brokers = words.next().unwrap_or_default();
+        let behind = words.next().ok_or("`ready` names brokers and ports")?;
+        let secured = words.next().unwrap_or_default().to_string();
         for (proxy, port) in proxies.iter().zip(behind.split(',')) {
             proxy.stand_before(port.parse().map_err(|_| "a port is a number")?);
         }
-        Ok(Cluster { brokers: brokers.to_string(), proxies, keeper: Some(Mutex::new(keeper)) })
+        Ok(Cluster { brokers: brokers.to_string(), proxies, secured, keeper: Some(Mutex::new(keeper)) })
     }
 
     /// Addresses for clients: `HOST:PORT,..`.
     pub fn brokers(&self) -> &str {
         &self.brokers
+    }
+
+    /// Addresses of the listeners with TLS.
+    pub fn secured(&self) -> &str {
+        &self.secured
     }
 
     /// Addresses that lead through the proxies, first contact and all that follows.

@@ -72,7 +72,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let own = jars::folder().join(format!("run-{}", std::process::id()));
     let _ = fs::remove_dir_all(&own);
     steps::say("starting Apache Kafka");
-    let wish = Wish { folder: own.join("kafka"), ports: Vec::new(), nodes: 1, proxies: Vec::new(), hasty: true };
+    let wish = Wish {
+        folder: own.join("kafka"),
+        ports: Vec::new(),
+        nodes: 1,
+        proxies: Vec::new(),
+        hasty: true,
+        secured: None,
+    };
     let mut cluster = Cluster::start(&wish)?;
     let outcome = scenario(&shape, &cluster.brokers(), &own);
     cluster.kill_all();

@@ -32,6 +32,8 @@ pub struct Wish {
     pub proxies: Vec<u16>,
     /// Whether timeouts are as short as they can be, for tests.
     pub hasty: bool,
+    /// A folder with `broker.pem`: there is a listener with TLS and passwords, too, and users need permissions.
+    pub secured: Option<PathBuf>,
 }
 
 /// Nodes that run, or did.
@@ -53,6 +55,7 @@ struct Ports {
     client: u16,
     controller: u16,
     proxied: u16,
+    secured: u16,
 }
 
 impl Cluster {
@@ -194,6 +197,17 @@ impl Cluster {
         addresses.join(",")
     }
 
+    /// Addresses of the listeners with TLS.
+    pub fn secured(&self) -> String {
+        let addresses: Vec<String> = self.nodes.iter().map(|n| format!("127.0.0.1:{}", n.ports.secured)).collect();
+        addresses.join(",")
+    }
+
+    /// Kafka, for running its tools.
+    pub fn jars(&self) -> &Jars {
+        &self.jars
+    }
+
     /// Ports of the listeners that proxies connect to, one per node.
     pub fn behind_proxies(&self) -> Vec<u16> {
         self.nodes.iter().map(|n| n.ports.proxied).collect()
@@ -219,7 +233,7 @@ pub fn send(signal: &str, pid: u32) -> Result<()> {
     }
 }
 
-/// Three ports for each node, all held until all are chosen, so that they differ.
+/// Four ports for each node, all held until all are chosen, so that they differ.
 fn choose_ports(wish: &Wish) -> Result<Vec<Ports>> {
     let mut held = Vec::new();
     let mut free = || -> Result<u16> {
@@ -234,14 +248,14 @@ fn choose_ports(wish: &Wish) -> Result<Vec<Ports>> {
                 Some(&port) => port,
                 None => free()?,
             };
-            Ok(Ports { client, controller: free()?, proxied: free()? })
+            Ok(Ports { client, controller: free()?, proxied: free()?, secured: free()? })
         })
         .collect()
 }
 
 /// `server.properties` of one node.
 fn settings(wish: &Wish, number: usize, ports: Ports, advertised: u16, voters: &str, data: &Path) -> String {
-    let Ports { client, controller, proxied } = ports;
+    let Ports { client, controller, proxied, .. } = ports;
     let replicas = wish.nodes.min(3).to_string();
     let in_sync = if wish.nodes > 2 { "2" } else { "1" };
     let mut settings: BTreeMap<&str, String> = BTreeMap::new();
@@ -287,6 +301,10 @@ fn settings(wish: &Wish, number: usize, ports: Ports, advertised: u16, voters: &
         set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000");
         set("log.cleaner.backoff.ms", "500");
         set("log.initial.task.delay.ms", "500");
+    }
+    let mut settings: BTreeMap<String, String> = settings.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
+    if let Some(folder) = &wish.secured {
+        super::secured::add(&mut settings, folder, ports.secured);
     }
     settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
 }

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod jars;
+pub mod secured;
 pub mod serve;
 
 use std::fs;
@@ -21,7 +22,7 @@ usage: cargo xtask kafka VERB
   down [--delete]             stop it; with --delete remove its topics, too
   topics | produce | consume | groups | configs | transactions ARGUMENTS
                               Kafka's own tool, with --bootstrap-server filled in
-  serve [--nodes N] [--proxies P,P]
+  serve [--nodes N] [--proxies P,P] [--secured FOLDER]
                               a cluster for as long as standard input is open (for tests)";
 
 /// Kafka's tools by the names people know.
@@ -46,7 +47,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     match verb {
         "up" => up(rest),
         "down" => down(rest),
-        "serve" => serve::run(number(rest, "--nodes", 1)?, list(rest, "--proxies")?),
+        "serve" => serve::run(
+            number(rest, "--nodes", 1)?,
+            list(rest, "--proxies")?,
+            value(rest, "--secured")?.map(PathBuf::from),
+        ),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
             Ok(())
@@ -75,7 +80,7 @@ fn up(arguments: &[String]) -> Result<()> {
         bail!("the topics that are kept belong to another number of nodes. Way out: `cargo xtask kafka down --delete`");
     }
     steps::say(&format!("starting Apache Kafka {} on 127.0.0.1:{port}", jars::VERSION));
-    let wish = Wish { folder: home(), ports, nodes, proxies: Vec::new(), hasty: false };
+    let wish = Wish { folder: home(), ports, nodes, proxies: Vec::new(), hasty: false, secured: None };
     let brokers = Cluster::start(&wish)?.brokers();
     fs::write(home().join("brokers"), &brokers)?;
     println!("Kafka is up at {brokers}. Its data lies in {}.", home().display());

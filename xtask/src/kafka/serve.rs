@@ -1,24 +1,26 @@
 //! A cluster for as long as somebody holds our standard input: for tests, which may end in any way.
 //!
-//! First line of the answer: `ready BROKERS PORTS`, PORTS being those behind the proxies. Then one line `done`, or
+//! First line of the answer: `ready BROKERS PORTS SECURED`, PORTS being those behind the proxies, SECURED the addresses
+//! with TLS or nothing. Then one line `done`, or
 //! `failed: ..`, for each line read: `start N`, `stop N`, `kill N`, `pause N`, `resume N`.
 
 use std::fs;
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::cluster::{Cluster, Wish, send};
 use super::jars::folder;
+use super::secured;
 
 /// Serves until standard input ends, then ends the nodes and removes their folder.
-pub fn run(nodes: usize, proxies: Vec<u16>) -> Result<()> {
+pub fn run(nodes: usize, proxies: Vec<u16>, secured: Option<PathBuf>) -> Result<()> {
     sweep();
     let own = folder().join(format!("run-{}", std::process::id()));
     let _ = fs::remove_dir_all(&own);
-    let wish = Wish { folder: own.clone(), ports: Vec::new(), nodes, proxies, hasty: true };
+    let wish = Wish { folder: own.clone(), ports: Vec::new(), nodes, proxies, hasty: true, secured };
     let served = serve(&wish);
     let _ = fs::remove_dir_all(&own);
     served
@@ -27,8 +29,14 @@ pub fn run(nodes: usize, proxies: Vec<u16>) -> Result<()> {
 fn serve(wish: &Wish) -> Result<()> {
     let mut cluster = Cluster::start(wish)?;
     let ports: Vec<String> = cluster.behind_proxies().iter().map(u16::to_string).collect();
+    let mut secured = String::new();
+    if wish.secured.is_some() {
+        secured::tell_passwords(&cluster)?;
+        secured = format!(" {}", cluster.secured());
+    }
     let mut answers = std::io::stdout();
-    let mut said = writeln!(answers, "ready {} {}", cluster.brokers(), ports.join(",")).and_then(|()| answers.flush());
+    let ready = format!("ready {} {}{secured}", cluster.brokers(), ports.join(","));
+    let mut said = writeln!(answers, "{ready}").and_then(|()| answers.flush());
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if said.is_err() {
