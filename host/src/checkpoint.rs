@@ -27,6 +27,8 @@ const HEAD: &[u8] = b"head";
 const PARTS: &[u8] = b"parts";
 /// Old values that are removed in one go.
 const BATCH: usize = 4096;
+/// Parts that are read before somebody takes them.
+const READ_AHEAD: usize = 4;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -44,6 +46,16 @@ struct Chunk {
     part: u32,
     chunk: u32,
     bytes: Bytes,
+}
+
+/// What is read of a checkpoint.
+enum Read {
+    /// It is one, and its token; whether it is whole is not known yet.
+    Token(Vec<u8>),
+    /// The next part.
+    Part(Vec<u8>),
+    /// That was all: it is whole, or why it is not.
+    End(Result<(), String>),
 }
 
 /// What a checkpoint gave back: the token of its round, and its parts in order.
@@ -101,15 +113,41 @@ impl Checkpoint {
 
     /// The last complete checkpoint, verified. None: there is none, or it was damaged and is gone now.
     pub fn read(&mut self) -> Option<Restored> {
-        let identity = self.identity;
-        match self.guarded("read", move |store| store.read(identity)) {
-            Some(Ok(found)) => found,
-            Some(Err(why)) => {
-                self.lose(format!("the checkpoint is not used: {why}"));
-                None
-            }
-            None => None,
+        let mut parts = Vec::new();
+        let token = self.read_each(|_| true, |part| parts.push(part))?;
+        Some((token, parts))
+    }
+
+    /// The last complete checkpoint, part by part while it is read: they are nothing unless the token is given in the
+    /// end. `wanted`: whether it is of use, by its token.
+    pub fn read_each(&mut self, wanted: impl FnOnce(&[u8]) -> bool, mut each: impl FnMut(Vec<u8>)) -> Option<Vec<u8>> {
+        let (identity, store) = (self.identity, self.store.clone()?);
+        let (say, heard) = mpsc::sync_channel(READ_AHEAD);
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(move || {
+            let done = store.read(identity, &mut |read| say.send(read).is_ok());
+            // Nobody listens any more when it is not wanted.
+            let _ = say.send(Read::End(done));
+        });
+        if let Err(why) = thread {
+            self.troubles.push(format!("read: {why}"));
+            return None;
         }
+        let (mut wanted, mut token) = (Some(wanted), None);
+        let why = loop {
+            match heard.recv_timeout(self.patience) {
+                Ok(Read::Token(found)) if wanted.take().is_none_or(|wanted| wanted(&found)) => token = Some(found),
+                Ok(Read::Token(_)) => return None,
+                Ok(Read::Part(part)) => each(part),
+                Ok(Read::End(Ok(()))) => return token,
+                Ok(Read::End(Err(why))) => break format!("the checkpoint is not used: {why}"),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    break format!("read: no answer within {} s", self.patience.as_secs());
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break "read: the store panicked".to_owned(),
+            }
+        };
+        self.lose(why);
+        None
     }
 
     /// Begins a round; an unfinished one is given up. `token`: whatever tells its place in the journal.
@@ -292,13 +330,24 @@ impl Store {
         }
     }
 
-    fn read(&self, identity: u128) -> Result<Option<Restored>, String> {
-        let Some(head) = self.db.get(HEAD).map_err(text)? else { return Ok(None) };
+    /// Says what it reads as long as somebody listens.
+    fn read(&self, identity: u128, say: &mut dyn FnMut(Read) -> bool) -> Result<(), String> {
+        let Some(head) = self.db.get(HEAD).map_err(text)? else { return Ok(()) };
         let head: Head = format::decode(Kind::Head, &head).map_err(|why| format!("its head is {why}"))?;
         if head.identity != identity {
             return Err("it belongs to another run".into());
         }
-        let (mut parts, mut chunks, mut next): (Vec<Vec<u8>>, _, _) = (Vec::new(), 0, 0);
+        if !say(Read::Token(head.token.0.clone())) {
+            return Ok(());
+        }
+        let (mut open, mut chunks, mut next): (Option<(u32, Vec<u8>)>, _, _) = (None, 0, 0);
+        let (mut parts, mut digest) = (0u32, 0u128);
+        let mut end = |open: Option<(u32, Vec<u8>)>, say: &mut dyn FnMut(Read) -> bool| {
+            let Some((_, part)) = open else { return true };
+            digest = digest.wrapping_add(part_digest(parts, &part));
+            parts += 1;
+            say(Read::Part(part))
+        };
         for item in self.parts.scan_prefix(head.generation.to_be_bytes()) {
             let (at, value) = item.map_err(text)?;
             let chunk: Chunk = format::decode(Kind::Bucket, &value).map_err(|why| format!("a part is {why}"))?;
@@ -306,24 +355,23 @@ impl Store {
                 return Err("a part is not where it belongs".into());
             }
             if chunk.chunk == 0 {
-                parts.push(Vec::new());
-                next = 0;
+                if !end(open.take(), say) {
+                    return Ok(());
+                }
+                (open, next) = (Some((chunk.part, Vec::new())), 0);
             }
-            let Some(part) = parts.last_mut().filter(|_| chunk.chunk == next) else {
+            let Some((_, part)) = open.as_mut().filter(|(part, _)| *part == chunk.part && chunk.chunk == next) else {
                 return Err("a part has a hole".into());
             };
             part.extend_from_slice(&chunk.bytes.0);
             next += 1;
             chunks += 1;
         }
-        let digest = parts
-            .iter()
-            .enumerate()
-            .fold(0u128, |sum, (number, part)| sum.wrapping_add(part_digest(number as u32, part)));
-        if parts.len() != head.parts as usize || chunks != head.chunks || digest != head.digest {
+        end(open, say);
+        if parts != head.parts || chunks != head.chunks || digest != head.digest {
             return Err("parts are missing".into());
         }
-        Ok(Some((head.token.0, parts)))
+        Ok(())
     }
 }
 

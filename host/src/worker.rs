@@ -11,6 +11,7 @@ use crate::files::Trouble;
 use crate::files::sink::Refused;
 use crate::files::source::{Broken, Polled, Polling, Position};
 use crate::held::Held;
+use crate::keyed::Keyed;
 use crate::plan::Plan;
 use crate::retry::{Attempts, Retry};
 use crate::task::{Input, InputEvent, Marker, Sealed, Task};
@@ -69,8 +70,10 @@ pub struct Joined {
     pub input: u16,
     /// What its task knows; none: it begins.
     pub marker: Option<Marker>,
-    /// State of its stages.
-    pub states: Vec<Sealed>,
+    /// State of its stages, by id.
+    pub states: Vec<(String, Keyed)>,
+    /// What is still kept outside of spaces that were dropped, as changes that take it away.
+    pub dead: Vec<Sealed>,
     /// Digest of the state of each stage, as it was committed.
     pub digests: Vec<(String, u128)>,
 }
@@ -99,8 +102,8 @@ pub trait Outbox: Out {
     fn abandon(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
-    /// A task came with what it had counted before.
-    fn came(&mut self, _plan: &Plan, _task: &Task) {}
+    /// A task came, with what it had counted before and with what was dropped and is to be taken away.
+    fn came(&mut self, _plan: &Plan, _task: &Task, _dead: Vec<Sealed>) {}
     /// Why nothing more may be read: what lasts takes more room than it may.
     fn full(&self) -> Option<String> {
         None

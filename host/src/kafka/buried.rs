@@ -1,12 +1,14 @@
-//! Keys of dropped spaces that are still in a changelog: they are dead at once, and are taken away a few with every
-//! commit, so that compaction can reclaim them.
+//! Keys of dropped spaces that are still in a changelog: they are dead at once, by the record of their drop, and are
+//! taken away a few with every commit, so that compaction can reclaim them. When none is left of a space, the record of
+//! its drop goes, too. While that stands, a restore knows that a process died before it had buried everything, finds the
+//! keys, and they wait here again (reading.rs).
 
 use std::collections::{HashMap, VecDeque};
 
 use super::group::Place;
+use crate::format::StoredMark;
 use crate::keyed::Change;
-use crate::plan::Plan;
-use crate::task::{Sealed, Task};
+use crate::task::Sealed;
 
 /// Changes with one commit: runs of marks, or single entries.
 const AT_ONCE: usize = 64;
@@ -16,41 +18,71 @@ const AT_ONCE: usize = 64;
 pub struct Buried(HashMap<Place, VecDeque<(String, Change)>>);
 
 impl Buried {
-    /// Adds what a task has dropped since its last seal.
+    /// Adds what a task has dropped: keys, and behind those of a space its drop.
     pub fn add(&mut self, place: &Place, dropped: Vec<Sealed>) {
         if dropped.is_empty() {
             return;
         }
         let queue = self.0.entry(place.clone()).or_default();
-        for sealed in dropped {
-            queue.extend(sealed.changes.into_iter().map(|change| (sealed.stage.clone(), change)));
+        for Sealed { stage, changes, .. } in dropped {
+            for change in changes {
+                if let Change::Drop { .. } = change {
+                    // The record of the drop stands for all that was dropped under its name: it goes with the last.
+                    queue.retain(|(of, queued)| *of != stage || *queued != change);
+                }
+                queue.push_back((stage.clone(), change));
+            }
         }
     }
 
-    /// The next few of a task. A space that is in use again keeps what it has: those keys are left to it.
-    pub fn next(&mut self, place: &Place, task: &Task, plan: &Plan) -> Vec<Sealed> {
-        let Some(queue) = self.0.get_mut(place) else { return Vec::new() };
+    /// The next few of a task, and how many changes these are. A key that is in use again is left to that. `has`: whether
+    /// a key of a stage has a mark in a space, and whether it has an entry.
+    pub fn next(&self, place: &Place, has: impl Fn(&str, i64, u128) -> (bool, bool)) -> (Vec<Sealed>, usize) {
+        let Some(queue) = self.0.get(place) else { return (Vec::new(), 0) };
         let mut taken: Vec<Sealed> = Vec::new();
-        for (stage, change) in queue.drain(..queue.len().min(AT_ONCE)) {
-            let space = match &change {
-                Change::Marks { space, .. } | Change::Entry { space, .. } | Change::Drop { space } => *space,
-                Change::Numbers { .. } => continue,
+        let count = queue.len().min(AT_ONCE);
+        for (stage, change) in queue.iter().take(count) {
+            let change = match change {
+                Change::Marks { space, marks } => {
+                    let dead = |(hash, _): &&(u128, Option<StoredMark>)| !has(stage, *space, *hash).0;
+                    Change::Marks { space: *space, marks: marks.iter().filter(dead).copied().collect() }
+                }
+                Change::Entry { space, key, .. } if has(stage, *space, *key).1 => continue,
+                change => change.clone(),
             };
-            if task.has_space(plan, &stage, space) {
-                continue;
-            }
-            match taken.last_mut().filter(|last| last.stage == stage) {
+            match taken.last_mut().filter(|last| last.stage == *stage) {
                 Some(last) => last.changes.push(change),
-                None => taken.push(Sealed { stage, identity: String::new(), changes: vec![change] }),
+                None => taken.push(Sealed { stage: stage.clone(), identity: String::new(), changes: vec![change] }),
             }
         }
-        if queue.is_empty() {
-            self.0.remove(place);
-        }
-        taken
+        (taken, count)
     }
 
-    /// Forgets everything: the tasks begin anew.
+    /// The first so many changes of a task are durable.
+    pub fn done(&mut self, place: &Place, count: usize) {
+        if let Some(queue) = self.0.get_mut(place) {
+            queue.drain(..count.min(queue.len()));
+            if queue.is_empty() {
+                self.0.remove(place);
+            }
+        }
+    }
+
+    /// Spaces of a task of which something is left, by stage.
+    pub fn open(&self, place: &Place) -> Vec<(String, i64)> {
+        let drops = self.0.get(place).into_iter().flatten().filter_map(|(stage, change)| match change {
+            Change::Drop { space } => Some((stage.clone(), *space)),
+            _ => None,
+        });
+        drops.collect()
+    }
+
+    /// Forgets a task: it begins anew.
+    pub fn forget(&mut self, place: &Place) {
+        self.0.remove(place);
+    }
+
+    /// Forgets everything.
     pub fn clear(&mut self) {
         self.0.clear();
     }

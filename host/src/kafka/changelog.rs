@@ -10,11 +10,11 @@
 //!
 //! A stage is a byte of length and its id; space (8 bytes) and hash (16) are big-endian; values are little-endian. A
 //! null value takes a mark or an entry away. Applied in order, the last record of a key wins; a dropped space takes
-//! away what stands before it.
+//! away what stands before it, until a null value says that nothing of it is left.
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::{self, Change, EntryBytes, Kind, StoredEntry, StoredMark};
+use crate::format::{self, Change, Kind, StoredMark};
 use crate::task::{self, Input, Sealed};
 
 const MARKER: u8 = 0;
@@ -23,9 +23,6 @@ const ENTRY: u8 = 2;
 const DROP: u8 = 3;
 /// Version of the values of marks, entries and drops.
 const VERSION: u8 = 1;
-/// Most marks in one change.
-const RUN: usize = 4096;
-
 /// Key of markers.
 pub const MARKER_KEY: &[u8] = b"\0txn";
 
@@ -57,18 +54,33 @@ pub struct StageMarker {
     pub numbers: (u64, u64),
 }
 
-/// Reads what is in a changelog, in order.
+/// What a record of a changelog says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry<'a> {
     /// The records before it are those of this commit.
     Marker(Box<Marker>),
-    /// A change of a stage's state.
-    Change {
+    /// Something about the state of a stage.
+    State {
         /// Id of the stage.
         stage: &'a str,
-        /// What changed.
-        change: Change,
+        /// The space it is in.
+        space: i64,
+        /// What.
+        what: What<'a>,
     },
+}
+
+/// What a record says of a space.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What<'a> {
+    /// A mark, set or taken away.
+    Mark(u128, Option<StoredMark>),
+    /// An entry, set to a payload or taken away.
+    Entry(u128, Option<&'a [u8]>),
+    /// The space was dropped.
+    Drop,
+    /// Nothing of what was dropped is left.
+    Buried,
 }
 
 /// A record that is no record of ours.
@@ -126,14 +138,44 @@ pub fn records(sealed: &Sealed, sequence: u64, mut each: impl FnMut(&[u8], Optio
     }
 }
 
+/// Gives the records that take away what was dropped (buried.rs): those of its keys, and where a space is done that of its
+/// drop.
+pub fn burials(sealed: &Sealed, mut each: impl FnMut(&[u8], Option<&[u8]>)) {
+    let mut key = Vec::with_capacity(64);
+    for change in &sealed.changes {
+        match change {
+            Change::Numbers { .. } => {}
+            Change::Marks { space, marks } => {
+                begin(&mut key, MARK, &sealed.stage, *space);
+                let length = key.len();
+                for (hash, _) in marks {
+                    key.truncate(length);
+                    key.extend_from_slice(&hash.to_be_bytes());
+                    each(&key, None);
+                }
+            }
+            Change::Entry { space, key: hash, .. } => {
+                begin(&mut key, ENTRY, &sealed.stage, *space);
+                key.extend_from_slice(&hash.to_be_bytes());
+                each(&key, None);
+            }
+            Change::Drop { space } => {
+                begin(&mut key, DROP, &sealed.stage, *space);
+                each(&key, None);
+            }
+        }
+    }
+}
+
 /// The value of a marker's record.
 pub fn write_marker(marker: &Marker) -> Result<Vec<u8>, format::FormatError> {
     format::encode(Kind::Changelog, marker)
 }
 
-/// Reads a record.
-pub fn read<'a>(key: Option<&'a [u8]>, value: Option<&[u8]>) -> Result<Entry<'a>, Foreign> {
+/// Reads a record. Nothing is allocated but for markers.
+pub fn read<'a>(key: Option<&'a [u8]>, value: Option<&'a [u8]>) -> Result<Entry<'a>, Foreign> {
     let foreign = |why: &str| Foreign(why.to_owned());
+    let cut = || Foreign("its key is cut off".to_owned());
     let key = key.ok_or_else(|| foreign("it has no key"))?;
     if key == MARKER_KEY {
         let value = value.ok_or_else(|| foreign("a marker without value"))?;
@@ -141,10 +183,10 @@ pub fn read<'a>(key: Option<&'a [u8]>, value: Option<&[u8]>) -> Result<Entry<'a>
         return Ok(Entry::Marker(Box::new(marker)));
     }
     let (&kind, rest) = key.split_first().ok_or_else(|| foreign("its key is empty"))?;
-    let (&length, rest) = rest.split_first().ok_or_else(|| foreign("its key is cut off"))?;
-    let (stage, rest) = rest.split_at_checked(usize::from(length)).ok_or_else(|| foreign("its key is cut off"))?;
+    let (&length, rest) = rest.split_first().ok_or_else(cut)?;
+    let (stage, rest) = rest.split_at_checked(usize::from(length)).ok_or_else(cut)?;
     let stage = std::str::from_utf8(stage).map_err(|_| foreign("its stage is no text"))?;
-    let (space, rest) = rest.split_first_chunk::<8>().ok_or_else(|| foreign("its key is cut off"))?;
+    let (space, rest) = rest.split_first_chunk::<8>().ok_or_else(cut)?;
     let space = i64::from_be_bytes(*space);
     let hash = || match <[u8; 16]>::try_from(rest) {
         Ok(hash) => Ok(u128::from_be_bytes(hash)),
@@ -155,35 +197,17 @@ pub fn read<'a>(key: Option<&'a [u8]>, value: Option<&[u8]>) -> Result<Entry<'a>
         Some(Some((&VERSION, value))) => Some(value),
         Some(_) => return Err(foreign("its value is of another version")),
     };
-    let change = match kind {
-        MARK => {
-            let mark = value.map(|v| stored_mark(v).ok_or_else(|| foreign("its mark is cut off"))).transpose()?;
-            Change::Marks { space, marks: vec![(hash()?, mark)] }
+    let what = match (kind, value) {
+        (MARK, None) => What::Mark(hash()?, None),
+        (MARK, Some(value)) => {
+            What::Mark(hash()?, Some(stored_mark(value).ok_or_else(|| foreign("its mark is cut off"))?))
         }
-        ENTRY => {
-            if let Some(bytes) = value {
-                let entry = format::from_payload::<StoredEntry<'static>>(bytes);
-                entry.map_err(|why| Foreign(format!("an entry is {why}")))?;
-            }
-            Change::Entry { space, key: hash()?, entry: value.map(|bytes| EntryBytes(bytes.to_vec())) }
-        }
-        DROP if value.is_some() => Change::Drop { space },
+        (ENTRY, value) => What::Entry(hash()?, value),
+        (DROP, Some(_)) => What::Drop,
+        (DROP, None) => What::Buried,
         _ => return Err(Foreign(format!("its key begins with {kind}"))),
     };
-    Ok(Entry::Change { stage, change })
-}
-
-/// Adds a change behind others of the same stage; marks of one space become runs.
-pub fn collect(changes: &mut Vec<Change>, change: Change) {
-    if let (Some(Change::Marks { space, marks }), Change::Marks { space: also, marks: more }) =
-        (changes.last_mut(), &change)
-        && space == also
-        && marks.len() + more.len() <= RUN
-    {
-        marks.extend_from_slice(more);
-        return;
-    }
-    changes.push(change);
+    Ok(Entry::State { stage, space, what })
 }
 
 fn begin(key: &mut Vec<u8>, kind: u8, stage: &str, space: i64) {
@@ -219,37 +243,59 @@ mod tests {
         Sealed { stage: "dedup".into(), identity: "{}".into(), changes }
     }
 
-    /// What is written is read again as the same changes; gives the records.
+    /// What is written is read again; gives the records.
     #[track_caller]
-    fn check(changes: Vec<Change>) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    fn check(changes: Vec<Change>, expected: &[(i64, What<'_>)]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut written = Vec::new();
-        records(&sealed(changes.clone()), 9, |key, value| written.push((key.to_vec(), value.map(<[u8]>::to_vec))));
-        let mut again = Vec::new();
-        for (key, value) in &written {
-            match read(Some(key), value.as_deref()).unwrap() {
-                Entry::Change { stage, change } => {
-                    assert_eq!(stage, "dedup");
-                    collect(&mut again, change);
-                }
-                Entry::Marker(_) => panic!("no marker was written"),
-            }
+        records(&sealed(changes), 9, |key, value| written.push((key.to_vec(), value.map(<[u8]>::to_vec))));
+        assert_eq!(written.len(), expected.len());
+        for ((key, value), &(space, what)) in written.iter().zip(expected) {
+            let read = read(Some(key), value.as_deref()).unwrap();
+            assert_eq!(read, Entry::State { stage: "dedup", space, what });
         }
-        assert_eq!(again, changes);
         written
     }
 
     #[test]
     fn changes_read_as_they_are_written() {
         let mark = StoredMark { expires: 5, offset: 6, input: 7, born: 8 };
-        let written = check(vec![
-            Change::Drop { space: -1 },
-            Change::Marks { space: 0, marks: vec![(1, Some(mark)), (2, None), (u128::MAX, Some(mark))] },
-            Change::Entry { space: i64::MIN, key: 3, entry: None },
-        ]);
-        assert_eq!(written.len(), 5);
+        let written = check(
+            vec![
+                Change::Drop { space: -1 },
+                Change::Marks { space: 0, marks: vec![(1, Some(mark)), (2, None), (u128::MAX, Some(mark))] },
+                Change::Entry { space: i64::MIN, key: 3, entry: None },
+            ],
+            &[
+                (-1, What::Drop),
+                (0, What::Mark(1, Some(mark))),
+                (0, What::Mark(2, None)),
+                (0, What::Mark(u128::MAX, Some(mark))),
+                (i64::MIN, What::Entry(3, None)),
+            ],
+        );
         assert_eq!(written[1].0, [&b"\x01\x05dedup"[..], &[0; 8], &[0; 15], &[1]].concat());
         assert_eq!(written[1].1.as_deref().map(<[u8]>::len), Some(27));
         assert_eq!(written[2].1, None);
+    }
+
+    #[test]
+    fn what_was_dropped_is_taken_away_key_by_key_and_the_drop_behind_them() {
+        let gone = vec![
+            Change::Marks { space: 4, marks: vec![(1, None), (2, None)] },
+            Change::Entry { space: 4, key: 3, entry: None },
+            Change::Drop { space: 4 },
+        ];
+        let mut found = Vec::new();
+        burials(&sealed(gone), |key, value| {
+            assert_eq!(value, None);
+            match read(Some(key), value).unwrap() {
+                Entry::State { stage: "dedup", space: 4, what: What::Mark(hash, None) } => found.push((MARK, hash)),
+                Entry::State { stage: "dedup", space: 4, what: What::Entry(hash, None) } => found.push((ENTRY, hash)),
+                Entry::State { stage: "dedup", space: 4, what: What::Buried } => found.push((DROP, 0)),
+                other => panic!("{other:?}"),
+            }
+        });
+        assert_eq!(found, [(MARK, 1), (MARK, 2), (ENTRY, 3), (DROP, 0)]);
     }
 
     #[test]
@@ -291,7 +337,6 @@ mod tests {
         check(Some(MARKER_KEY), Some(b"not ours"));
         check(Some(b"\x01\x05dedu"), None);
         check(Some(&[&b"\x01\x01d"[..], &[0; 24]].concat()), Some(b"\x02"));
-        check(Some(&[&b"\x02\x01d"[..], &[0; 24]].concat()), Some(b"\x01no entry"));
         check(Some(&[&b"\x09\x01d"[..], &[0; 24]].concat()), Some(b"\x01"));
     }
 }

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::changelog::Marker;
 use super::group::Place;
+use super::reading::Reading;
 use crate::checkpoint::Checkpoint;
 use crate::format::{self, Kind};
 use crate::keyed::Change;
@@ -26,23 +27,14 @@ pub struct Checkpoints {
     dir: PathBuf,
 }
 
-/// A checkpoint.
-#[derive(Debug)]
-pub struct Found {
-    /// Where in the changelog reading goes on: everything before it is in the state.
-    pub offset: i64,
-    /// What the commit said.
-    pub marker: Marker,
-    /// The state, by stage.
-    pub states: Vec<Sealed>,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Head {
     offset: i64,
     /// Seconds since 1970.
     made: u64,
     marker: Marker,
+    /// Spaces that were dropped and of which something is left in the changelog, by stage.
+    open: Vec<(String, i64)>,
 }
 
 impl Checkpoints {
@@ -56,10 +48,18 @@ impl Checkpoints {
     }
 
     /// Writes the state of a task. If that fails there is none, which costs a longer restart and nothing else.
-    pub fn write(&self, changelog: &str, place: &Place, offset: i64, marker: Marker, states: &[Sealed]) {
+    pub fn write(
+        &self,
+        changelog: &str,
+        place: &Place,
+        offset: i64,
+        marker: Marker,
+        open: Vec<(String, i64)>,
+        states: &[Sealed],
+    ) {
         let made = now();
         let task = marker.task.clone();
-        let Ok(head) = format::payload(&Head { offset, made, marker }) else { return };
+        let Ok(head) = format::payload(&Head { offset, made, marker, open }) else { return };
         let mut checkpoint = Checkpoint::open(&self.folder(place), identity(changelog, place));
         checkpoint.begin(&head);
         for state in states {
@@ -80,31 +80,32 @@ impl Checkpoints {
         }
     }
 
-    /// The checkpoint of a task, if there is one that may be used.
-    pub fn read(&self, changelog: &str, place: &Place) -> Option<Found> {
+    /// Reads the checkpoint of a task, if there is one that may be used; true: it was whole. `is_in`: whether the changelog
+    /// has an offset. What was read is to be proved all the same, or to be thrown away.
+    pub fn read(&self, changelog: &str, place: &Place, is_in: impl Fn(i64) -> bool, reading: &mut Reading) -> bool {
         let folder = self.folder(place);
         if !folder.exists() {
-            return None;
+            return false;
         }
-        let mut checkpoint = Checkpoint::open(&folder, identity(changelog, place));
-        let (head, parts) = checkpoint.read()?;
-        let head: Head = format::from_payload(&head).ok()?;
-        let age = now().checked_sub(head.made)?;
-        if age > OLDEST.as_secs() {
-            tracing::info!("the checkpoint of {}/{} is too old: the changelog is read", place.0, place.1);
-            return None;
-        }
-        let mut states: Vec<Sealed> = Vec::new();
-        for part in parts {
-            let (_, sealed) = format::read_task(Kind::Snapshot, &part).ok()?;
-            for sealed in sealed {
-                match states.last_mut().filter(|last| last.stage == sealed.stage) {
-                    Some(last) => last.changes.extend(sealed.changes),
-                    None => states.push(sealed),
-                }
+        let head = |bytes: &[u8]| format::from_payload::<Head>(bytes).ok();
+        let may_be_used = |bytes: &[u8]| {
+            let Some(head) = head(bytes) else { return false };
+            let is_young = now().checked_sub(head.made).is_some_and(|age| age <= OLDEST.as_secs());
+            if !is_young {
+                tracing::info!("the checkpoint of {}/{} is too old: the changelog is read", place.0, place.1);
             }
-        }
-        Some(Found { offset: head.offset, marker: head.marker, states })
+            // Else the changelog is not the one it was made from.
+            is_young && is_in(head.offset)
+        };
+        let mut damaged = false;
+        let mut checkpoint = Checkpoint::open(&folder, identity(changelog, place));
+        let found = checkpoint.read_each(may_be_used, |part| match format::read_task(Kind::Snapshot, &part) {
+            Ok((_, pieces)) => pieces.into_iter().for_each(|piece| reading.apply(&piece.stage, piece.changes)),
+            Err(_) => damaged = true,
+        });
+        let Some(head) = found.as_deref().and_then(head).filter(|_| !damaged) else { return false };
+        reading.begin(head.offset, head.marker, head.open);
+        true
     }
 
     /// Deletes the checkpoint of a task.

@@ -74,6 +74,8 @@ pub struct Committer {
 #[derive(Default)]
 struct Closing {
     offsets: Vec<(Place, i64, Token)>,
+    /// How much of what waits to be taken out of a changelog is in it, and what is to wait behind that.
+    buried: Vec<(Place, usize, Vec<Sealed>)>,
 }
 
 /// What a commit writes.
@@ -143,6 +145,10 @@ impl Committer {
             for (place, _, token) in closing.offsets {
                 tokens.insert(place, token);
             }
+            for (place, count, dropped) in closing.buried {
+                self.buried.done(&place, count);
+                self.buried.add(&place, dropped);
+            }
         } else {
             self.buried.clear();
             self.open()?;
@@ -191,9 +197,15 @@ impl Committer {
                 task: task.marker().clone(),
                 stages: stages(&states, &task.sums(plan)),
             };
-            checkpoints.write(changelog, place, *end, marker, &states);
+            checkpoints.write(changelog, place, *end, marker, self.buried.open(place), &states);
             self.written.insert(place.clone(), token);
         }
+    }
+
+    /// A task came; what is still in its changelog of spaces that were dropped is taken away from now on.
+    pub fn inherit(&mut self, place: &Place, dead: Vec<Sealed>) {
+        self.buried.forget(place);
+        self.buried.add(place, dead);
     }
 
     /// Nothing since the last commit has happened.
@@ -281,7 +293,7 @@ impl Committer {
 
     /// Changes of state and a marker for each task.
     fn write(&mut self, work: &mut Work<'_, '_>) -> Result<Event, Trouble> {
-        self.closing.offsets.clear();
+        self.closing = Closing::default();
         let Some(producer) = &mut self.producer else { return Ok(Event::Fatal { fenced: false }) };
         for task in work.tasks.iter_mut() {
             let Some(input) = task.marker().inputs.first().cloned() else { continue };
@@ -318,10 +330,11 @@ impl Committer {
                         failed = hand_over(producer, &record).err();
                     }
                 };
-                self.buried.add(&place, dropped);
-                for state in sealed.iter().chain(&self.buried.next(&place, task, work.plan)) {
-                    changelog::records(state, token.sequence, &mut put);
-                }
+                let has = |stage: &str, space: i64, key: u128| task.has(work.plan, stage, space, key);
+                let (buried, count) = self.buried.next(&place, has);
+                sealed.iter().for_each(|state| changelog::records(state, token.sequence, &mut put));
+                buried.iter().for_each(|state| changelog::burials(state, &mut put));
+                self.closing.buried.push((place.clone(), count, dropped));
                 put(MARKER_KEY, Some(&marker));
                 if let Some(fault) = failed {
                     return Ok(event(Action::Write, Err(fault)));

@@ -16,7 +16,8 @@ use super::group::{Group, Place, Said, list};
 pub use super::owned::Settings;
 use super::owned::{Owned, Stage, fill};
 use super::raw::{PartitionQueue, high_watermark};
-use super::restore::{Answer, Begin, Found, Job, Restored};
+use super::reading::Restored;
+use super::restore::{Answer, Begin, Found, Job};
 use super::token::Token;
 use crate::files::Trouble;
 use crate::files::source::{Polled, Polling, Position};
@@ -54,8 +55,6 @@ pub struct KafkaInbox<'a> {
     latest: i64,
     /// The group has spoken at least once.
     assigned: bool,
-    /// Partitions whose state began with a checkpoint and has not been proved.
-    unproved: Vec<Place>,
     /// Places whose positions are asked for.
     asked: Vec<Place>,
     /// Places that the worker is letting go of.
@@ -98,7 +97,6 @@ impl<'a> KafkaInbox<'a> {
             stop,
             latest: i64::MIN,
             assigned: false,
-            unproved: Vec::new(),
             asked: Vec::new(),
             leaving: None,
             ended: false,
@@ -256,10 +254,7 @@ impl<'a> KafkaInbox<'a> {
             return Ok(None);
         };
         let input = owned.input;
-        let Restored { token, marker, states, exact, records, from_checkpoint } = restored;
-        if from_checkpoint {
-            self.unproved.push(place.clone());
-        }
+        let Restored { token, marker, states, dead, exact, records } = restored;
         let stages = marker.iter().flat_map(|marker| &marker.stages);
         let identities =
             stages.clone().filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
@@ -277,7 +272,7 @@ impl<'a> KafkaInbox<'a> {
         self.duplicates.entry(place.clone()).or_insert(dropped);
         let proves = exact && self.job.clients.guards.digest;
         let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| proves).collect();
-        Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, digests })))
+        Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, dead, digests })))
     }
 
     fn number(&mut self, place: &Place) -> u16 {
@@ -379,24 +374,6 @@ impl Inbox for KafkaInbox<'_> {
 
     fn joined(&mut self, input: u16, right: bool) -> Result<bool, Trouble> {
         let Some(owned) = self.owned.iter_mut().find(|o| o.input == input) else { return Ok(false) };
-        let unproved = self.unproved.iter().position(|place| *place == owned.place);
-        if let (Some(at), false) = (unproved, right) {
-            let place = self.unproved.swap_remove(at);
-            tracing::warn!(
-                "the checkpoint of {}/{} is wrong: its changelog is read from the beginning",
-                place.0,
-                place.1
-            );
-            if let Some(checkpoints) = &self.job.checkpoints {
-                checkpoints.delete(&place);
-            }
-            self.job.distrusted.push(place.clone());
-            self.ask(vec![place])?;
-            return Ok(false);
-        }
-        if let Some(at) = unproved {
-            self.unproved.swap_remove(at);
-        }
         if !right {
             let (topic, partition) = &owned.place;
             return Err(Trouble::new(
@@ -416,7 +393,6 @@ impl Inbox for KafkaInbox<'_> {
             ours.iter().for_each(|(topic, partition)| seat.revoked(topic, *partition));
         }
         self.owned.retain(|o| !places.contains(&o.place));
-        self.unproved.retain(|place| !places.contains(place));
         self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
         self.duplicates.retain(|place, _| !places.contains(place));
         // What is not assigned yet cannot be unassigned; the library waits for an answer all the same.
@@ -433,7 +409,6 @@ impl Inbox for KafkaInbox<'_> {
         let leaving = self.leaving.clone().unwrap_or_default();
         // Queues first: what is in them was read ahead of the commit that failed.
         self.owned.clear();
-        self.unproved.clear();
         self.tokens.borrow_mut().clear();
         self.group.consumer.incremental_unassign(&list(places.iter().map(|place| (place, None)))).map_err(|error| {
             Trouble::new(format!("the partitions cannot be read again: {error}"), "run again: nothing is lost")

@@ -1,17 +1,21 @@
 //! Pipelines from Kafka to Kafka: input, output, state and positions in one transaction (reliability, section 4). The
 //! only user of rdkafka.
 //!
-//! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `group` is the member, `inbox` reads partitions, `restore`
-//! finds where they go on, `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
+//! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `group` is
+//! the member, `inbox` reads partitions, `restore` finds where they go on (`begins`) and with which state (`reading`),
+//! `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
 //! written, `checkpoints` what need not be read again, `raw` is the only unsafe code, `run` puts it together.
 
 pub mod attempts;
+mod begins;
 pub mod buried;
 pub mod changelog;
 pub mod checkpoints;
 pub mod client;
 pub mod committer;
 pub mod group;
+#[cfg(test)]
+mod history_tests;
 pub mod inbox;
 pub mod outbox;
 pub mod owned;
@@ -20,6 +24,7 @@ pub mod partition;
 mod protocol_tests;
 pub mod raw;
 pub mod reach;
+pub mod reading;
 pub mod reset;
 pub mod restore;
 pub mod run;

@@ -22,7 +22,7 @@ use crate::files::source::{Polling, Position};
 use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::retry::{Attempts, Gate};
-use crate::task::{Input, Task};
+use crate::task::{Input, Sealed, Task};
 use crate::telemetry::FailureLog;
 use crate::time::NONE_YET;
 use crate::worker::{Commit, Outbox, Outcome};
@@ -391,7 +391,10 @@ impl Outbox for KafkaOutbox {
         self.committer.abandon()
     }
 
-    fn came(&mut self, plan: &Plan, task: &Task) {
+    fn came(&mut self, plan: &Plan, task: &Task, dead: Vec<Sealed>) {
+        if let Some(input) = task.marker().inputs.first() {
+            self.committer.inherit(&(Arc::clone(&input.topic), input.partition), dead);
+        }
         if let Some(seat) = &self.seat {
             seat.adopt(plan, std::iter::once(task));
         }

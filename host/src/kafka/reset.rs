@@ -15,7 +15,8 @@ use super::client::{Clients, PATIENCE, ends};
 use super::committer::{hand_over, nonce, stages};
 use super::group::Place;
 use super::raw::{Fault, GroupMetadata, Producer, Record};
-use super::restore::{Job, Restored};
+use super::reading::Restored;
+use super::restore::Job;
 use super::run::changelog_topic;
 use super::token::Token;
 use super::topics::Topics;
@@ -74,13 +75,14 @@ pub fn reset(
         }
         counts.insert(name, u32::try_from(count).unwrap_or(0));
     }
+    let mut chain = Chain::open(plan, true);
     let (answers, _unheard) = channel();
     let job = Job {
         clients: clients.clone(),
         changelogs: changelogs.clone(),
         partitions: counts.clone(),
         checkpoints: None,
-        distrusted: Vec::new(),
+        settings: Arc::new(Task::settings(&chain)),
         start: to,
         until: None,
         exactly_once: false,
@@ -99,7 +101,6 @@ pub fn reset(
     let mut producer = Producer::new(&config, &names).map_err(trouble)?;
     until_done(&mut producer, |producer| producer.init_transactions(500))?;
     producer.begin().map_err(trouble)?;
-    let mut chain = Chain::open(plan, true);
     let mut offsets = TopicPartitionList::new();
     let mut moved = Vec::new();
     for committed in job.ask_committed(&reader)? {
@@ -155,13 +156,17 @@ impl Next<'_> {
             _ => fresh(chain),
         };
         let mut gone = Vec::new();
-        for sealed in restored.states {
-            match forget {
-                true => {
-                    gone.push(Sealed { changes: sealed.changes.into_iter().filter_map(taken_away).collect(), ..sealed })
-                }
-                false => task.apply(self.plan, sealed),
+        for (stage, keyed) in restored.states {
+            if forget {
+                let changes = keyed.dump().into_iter().filter_map(taken_away).collect();
+                gone.push(Sealed { stage, identity: String::new(), changes });
+            } else {
+                task.adopt(self.plan, &stage, keyed);
             }
+        }
+        if forget {
+            // Of spaces that were dropped, too; else the next run takes that away.
+            gone.extend(restored.dead);
         }
         let token = Token {
             sequence,
@@ -187,7 +192,7 @@ impl Next<'_> {
             let record = Record { topic, partition: self.place.1, key, value, timestamp, headers };
             failed = failed.take().or_else(|| hand_over(producer, &record).err());
         };
-        gone.iter().for_each(|sealed| changelog::records(sealed, sequence, &mut put));
+        gone.iter().for_each(|sealed| changelog::burials(sealed, &mut put));
         put(MARKER_KEY, Some(&marker));
         match failed {
             Some(fault) => Err(trouble(fault)),

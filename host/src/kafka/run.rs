@@ -201,6 +201,7 @@ pub fn work(
         topics: topics.clone(),
     });
     committer.open()?;
+    let mut chain = Chain::open(plan, true);
     let names = changelogs.iter().filter_map(|(topic, at)| Some((Arc::clone(topic), topics.get(*at)?.clone())));
     let names: BTreeMap<Arc<str>, String> = names.collect();
     let job = |answers| Job {
@@ -208,7 +209,7 @@ pub fn work(
         changelogs: names,
         partitions,
         checkpoints: Some(checkpoints),
-        distrusted: Vec::new(),
+        settings: Arc::new(Task::settings(&chain)),
         start: source.start,
         until: source.until,
         exactly_once,
@@ -227,7 +228,6 @@ pub fn work(
     let mut outbox = KafkaOutbox::new(committer, targets, &clients, plan);
     inbox.tell(Arc::clone(seat));
     outbox.tell(Arc::clone(seat));
-    let mut chain = Chain::open(plan, true);
     let durable = plan.pipeline.state.durable;
     let pace = Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !durable };
     let mut worker = Worker::new(&mut chain, &mut inbox, &mut outbox, pace, salt(), Vec::new());

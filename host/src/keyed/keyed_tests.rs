@@ -10,7 +10,7 @@ use crate::format::StoredEntry;
 use crate::guest::call::{Stamps, State};
 
 /// Numbers that look random and are the same in every run.
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
@@ -26,7 +26,7 @@ impl Dice {
 }
 
 /// A batch of rows at these offsets, and their keys.
-pub(super) fn begin(keys: &[u64], offset: i64, now: i64) -> Begin {
+pub(crate) fn begin(keys: &[u64], offset: i64, now: i64) -> Begin {
     let row = |i: usize| Row {
         origin: Origin { input: 0, epoch: 0, offset: offset + i as i64, child: 0 },
         timestamp: now,
@@ -57,7 +57,7 @@ pub(super) fn hash(key: u64) -> u128 {
 }
 
 /// A column of bytes.
-pub(super) fn bytes(cells: &[Vec<u8>]) -> Column {
+pub(crate) fn bytes(cells: &[Vec<u8>]) -> Column {
     let mut column = Column::default();
     cells.iter().for_each(|cell| column.push(kind::BYTES, cell));
     column

@@ -1,5 +1,8 @@
 //! The log: what each write since the last seal replaced. Undo walks it back, `seal` makes the changes of it.
 
+use std::collections::BTreeMap;
+
+use super::rebuild::taken_away;
 use super::{Change, Entry, Keyed, Mark, Space, item, mark_item};
 use crate::format::StoredMark;
 
@@ -52,23 +55,31 @@ impl Keyed {
         (self.born, self.set, self.evicted_live) = (to.born, to.set, to.evicted_live);
     }
 
-    /// Keys of the spaces that were dropped since the last seal, as changes that take each away: what is kept outside
-    /// by key would stay for ever otherwise.
+    /// Keys of the spaces that were dropped since the last seal, as changes that take each away, the drop of a space
+    /// behind its keys: what is kept outside by key would stay for ever otherwise.
     pub fn dropped(&self) -> Vec<Change> {
+        let mut drops: BTreeMap<i64, usize> = BTreeMap::new();
+        for (at, step) in self.log.iter().enumerate() {
+            if let Step::Space { space, .. } = step {
+                drops.insert(*space, at);
+            }
+        }
+        let is_dropped = |at: usize, space: &i64| drops.get(space).is_some_and(|&drop| at < drop);
         let mut gone = Vec::new();
-        for step in &self.log {
-            let Step::Space { space, old } = step else { continue };
-            let marks: Vec<(u128, Option<StoredMark>)> = old.marks.iter().map(|(hash, _)| (hash, None)).collect();
-            gone.extend(marks.chunks(256).map(|marks| Change::Marks { space: *space, marks: marks.to_vec() }));
-            let entry = |entry: &Entry| Change::Entry { space: *space, key: entry.key, entry: None };
-            gone.extend(old.entries.iter().map(entry));
+        for (at, step) in self.log.iter().enumerate().filter(|_| !drops.is_empty()) {
+            match step {
+                // What was taken away before its space was dropped is told by the drop alone.
+                Step::Unmarked { space, hash, .. } if is_dropped(at, space) => {
+                    gone.push(Change::Marks { space: *space, marks: vec![(*hash, None)] });
+                }
+                Step::Entry { space, key, old: Some(_) } if is_dropped(at, space) => {
+                    gone.push(Change::Entry { space: *space, key: *key, entry: None });
+                }
+                Step::Space { space, old } => gone.extend(taken_away(*space, old)),
+                _ => {}
+            }
         }
         gone
-    }
-
-    /// Whether anything is in a space.
-    pub fn has_space(&self, space: i64) -> bool {
-        self.spaces.contains_key(&space)
     }
 
     /// Logs the entry as it stands, and returns the number of its old form.

@@ -16,10 +16,11 @@ mod entry;
 mod forget_tests;
 mod image;
 #[cfg(test)]
-mod keyed_tests;
+pub(crate) mod keyed_tests;
 mod log;
 mod marks;
 mod quota;
+mod rebuild;
 mod seal;
 mod seen;
 mod session;
@@ -33,6 +34,7 @@ use marks::{MARK_BYTES, Marks};
 use quota::{Item, Quota, Sum};
 
 pub use crate::format::Change;
+pub use rebuild::Grave;
 pub use session::{Finished, Session};
 pub use slices::Cursor;
 

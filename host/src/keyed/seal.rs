@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Entry, Keyed, Settings, Space, Step, Wake, mark_item};
+use super::{Entry, Keyed, Space, Step, Wake};
 use crate::format::{self, Change, EntryBytes, StoredEntry, StoredKept, StoredMark, StoredWake};
 use crate::time::Stamp;
 
@@ -80,57 +80,6 @@ impl Keyed {
         Some(Change::Entry { space: number, key, entry: Some(bytes) })
     }
 
-    /// Brings sealed changes into this state, the last one for a key wins. Not logged: for restoring.
-    pub fn apply(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            match change {
-                Change::Numbers { born, set } => {
-                    self.born = self.born.max(born);
-                    self.set = self.set.max(set);
-                }
-                Change::Drop { space } => drop(self.detach(space)),
-                Change::Marks { space, marks } => {
-                    for (hash, mark) in marks {
-                        self.apply_mark(space, hash, mark);
-                    }
-                }
-                Change::Entry { space, key, entry } => {
-                    if let Some(old) = self.find(space, key).and_then(|at| self.take_entry(space, at)) {
-                        self.digest_of(space, |sum| sum.wrapping_sub(old.digest));
-                    }
-                    // Bytes that are no entry were refused when they were read.
-                    let Some(bytes) = entry else { continue };
-                    let Ok(stored) = format::from_payload::<StoredEntry<'static>>(&bytes.0) else { continue };
-                    let digest = entry_digest(space, key, &bytes.0);
-                    let mut entry = restored(key, stored, digest);
-                    if entry.born == 0 {
-                        entry.born = self.next_born();
-                    }
-                    self.put_entry(space, entry);
-                    self.digest_of(space, |sum| sum.wrapping_add(digest));
-                }
-            }
-        }
-    }
-
-    fn apply_mark(&mut self, space: i64, hash: u128, mut mark: Option<StoredMark>) {
-        if let Some(mark) = &mut mark
-            && mark.born == 0
-        {
-            mark.born = self.next_born();
-        }
-        let table = self.spaces.entry(space).or_default();
-        let old = table.marks.set(hash, mark);
-        if let Some(old) = &old {
-            table.digest = table.digest.wrapping_sub(mark_digest(space, hash, old));
-            self.quota.sub(&mark_item(space, hash, old));
-        }
-        if let Some(mark) = &mark {
-            table.digest = table.digest.wrapping_add(mark_digest(space, hash, mark));
-            self.quota.add(&mark_item(space, hash, mark));
-        }
-    }
-
     /// Everything, as changes to empty state.
     pub fn dump(&self) -> Vec<Change> {
         let mut changes = vec![Change::Numbers { born: self.born, set: self.set }];
@@ -147,19 +96,12 @@ impl Keyed {
         changes
     }
 
-    /// State from a dump.
-    pub fn load(settings: Settings, changes: Vec<Change>) -> Keyed {
-        let mut keyed = Keyed::new(settings);
-        keyed.apply(changes);
-        keyed
-    }
-
     /// Sum over all that was sealed or restored.
     pub fn digest(&self) -> u128 {
         self.spaces.values().fold(0, |sum, space| sum.wrapping_add(space.digest))
     }
 
-    fn digest_of(&mut self, space: i64, change: impl FnOnce(u128) -> u128) {
+    pub(super) fn digest_of(&mut self, space: i64, change: impl FnOnce(u128) -> u128) {
         let space: &mut Space = self.spaces.entry(space).or_default();
         space.digest = change(space.digest);
     }
@@ -190,7 +132,7 @@ pub(super) fn push_mark(changes: &mut Vec<Change>, space: i64, hash: u128, mark:
     }
 }
 
-fn mark_digest(space: i64, hash: u128, mark: &StoredMark) -> u128 {
+pub(super) fn mark_digest(space: i64, hash: u128, mark: &StoredMark) -> u128 {
     // The number of creation is not in it: it is given anew when a bound is set later.
     let mut bytes = [0u8; 42];
     bytes[..8].copy_from_slice(&space.to_le_bytes());
@@ -204,7 +146,7 @@ fn mark_digest(space: i64, hash: u128, mark: &StoredMark) -> u128 {
 /// Space, key and payload of an entry, one after the other: what its digest is of.
 const BEFORE_PAYLOAD: usize = 24;
 
-fn entry_digest(space: i64, key: u128, payload: &[u8]) -> u128 {
+pub(super) fn entry_digest(space: i64, key: u128, payload: &[u8]) -> u128 {
     let mut bytes = Vec::with_capacity(BEFORE_PAYLOAD + payload.len());
     bytes.extend_from_slice(&space.to_le_bytes());
     bytes.extend_from_slice(&key.to_le_bytes());
@@ -240,7 +182,7 @@ fn stored(entry: &Entry) -> StoredEntry<'_> {
     }
 }
 
-fn restored(key: u128, entry: StoredEntry<'_>, digest: u128) -> Entry {
+pub(super) fn restored(key: u128, entry: StoredEntry<'_>, digest: u128) -> Entry {
     let at = |wake: &StoredWake<'_>| Stamp { time: wake.time, input: wake.input };
     let wake = |wake: StoredWake<'_>| Wake::new(at(&wake), &wake.rank, wake.set);
     Entry {

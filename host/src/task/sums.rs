@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Sealed, Task};
-use crate::keyed::Keyed;
+use crate::chain::Chain;
+use crate::keyed::{Keyed, Settings};
 use crate::plan::{Plan, Planned};
 
 /// What sums up the keyed state of one stage.
@@ -39,9 +40,26 @@ impl Task {
         stages.filter_map(of).collect()
     }
 
-    /// Whether a stage has anything in a space.
-    pub fn has_space(&self, plan: &Plan, stage: &str, space: i64) -> bool {
-        let mut stages = plan.stages.iter().zip(&self.states);
-        stages.any(|(planned, state)| planned.id == stage && state.as_ref().is_some_and(|s| s.has_space(space)))
+    /// Whether a stage has a mark, and whether it has an entry, for a key in a space.
+    pub fn has(&self, plan: &Plan, stage: &str, space: i64, key: u128) -> (bool, bool) {
+        let stages = plan.stages.iter().zip(&self.states);
+        let state = stages.filter(|(planned, _)| planned.id == stage).find_map(|(_, state)| state.as_ref());
+        state.map_or((false, false), |keyed| keyed.has(space, key))
+    }
+
+    /// Takes over the keyed state of a stage that was built elsewhere; that of a stage that is gone is left out.
+    pub fn adopt(&mut self, plan: &Plan, stage: &str, built: Keyed) {
+        let mut stages = plan.stages.iter().zip(&mut self.states);
+        if let Some(state) = stages.find_map(|(planned, state)| (planned.id == stage).then_some(state.as_mut()?)) {
+            *state = built.with_settings(*state.settings());
+            state.set_failing(self.failing);
+        }
+    }
+
+    /// What the keyed state of each stage of a chain keeps to, by id.
+    pub fn settings(chain: &Chain) -> BTreeMap<String, Settings> {
+        let task = Task::new(chain, Vec::new(), 0, 0);
+        let stages = chain.plan.stages.iter().zip(&task.states);
+        stages.filter_map(|(planned, state)| Some((planned.id.clone(), *state.as_ref()?.settings()))).collect()
     }
 }

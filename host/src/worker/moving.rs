@@ -14,8 +14,8 @@ impl Worker<'_> {
             Some(marker) => Task::with(self.chain, marker, now),
             None => Task::new(self.chain, vec![input], self.salt, now),
         };
-        for sealed in joined.states {
-            task.apply(&self.plan, sealed);
+        for (stage, keyed) in joined.states {
+            task.adopt(&self.plan, &stage, keyed);
         }
         if task.marker().activity.iter().all(|&a| a == Activity::Finished) {
             task.reopen();
@@ -26,7 +26,7 @@ impl Worker<'_> {
         if !self.inbox.joined(joined.input, right)? {
             return Ok(());
         }
-        self.outbox.came(&self.plan, &task);
+        self.outbox.came(&self.plan, &task, joined.dead);
         self.tasks.push(Running::new(task));
         let count = self.inbox.inputs().len();
         self.places.resize(count, NOWHERE);

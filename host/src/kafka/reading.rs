@@ -1,0 +1,194 @@
+//! State of a task while it is read, record by record: nothing is allocated for a mark.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::changelog::{self, Entry, Marker, What};
+use super::token::Token;
+use crate::keyed::{Change, Grave, Keyed, Settings};
+use crate::task::Sealed;
+
+/// State as of one commit.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The token of the commit; none: there was no commit.
+    pub token: Option<Token>,
+    /// What the commit said.
+    pub marker: Option<Marker>,
+    /// State of the stages, by id.
+    pub states: Vec<(String, Keyed)>,
+    /// What is still in the changelog of spaces that were dropped (buried.rs).
+    pub dead: Vec<Sealed>,
+    /// Whether the digests of the marker are those of this state: nothing came behind it.
+    pub exact: bool,
+    /// Records that were read.
+    pub records: u64,
+}
+
+/// A changelog while it is read.
+#[derive(Debug)]
+pub struct Reading {
+    settings: Arc<BTreeMap<String, Settings>>,
+    stages: Vec<Stage>,
+    /// The stage of the last record: that of the next, mostly.
+    last: usize,
+    marker: Option<Box<Marker>>,
+    /// Without a marker, the token that is told.
+    taken_for: Option<Token>,
+    /// Changes came behind the last marker.
+    torn: bool,
+    records: u64,
+    /// Where reading begins; none: at the beginning.
+    start: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Stage {
+    id: String,
+    keyed: Keyed,
+    /// What dropped spaces had, and nobody has taken away yet.
+    grave: Grave,
+    /// Spaces whose drop is told, and not that nothing is left of them.
+    open: BTreeSet<i64>,
+}
+
+impl Reading {
+    /// Nothing was read. `settings`: what the state of each stage keeps to.
+    pub fn new(settings: Arc<BTreeMap<String, Settings>>) -> Reading {
+        Reading {
+            settings,
+            stages: Vec::new(),
+            last: 0,
+            marker: None,
+            taken_for: None,
+            torn: false,
+            records: 0,
+            start: None,
+        }
+    }
+
+    /// There is no state, and none is looked for: it is taken for that of this token.
+    pub fn empty(token: Option<Token>) -> Reading {
+        Reading { taken_for: token, ..Reading::new(Arc::default()) }
+    }
+
+    /// The token of the last marker.
+    pub fn token(&self) -> Option<&str> {
+        self.marker.as_ref().map(|marker| &*marker.token)
+    }
+
+    /// Begins with what a checkpoint says of itself: where reading goes on, what the commit said, and the spaces of which
+    /// something was left to be taken away, by stage. Its pieces follow by `apply`.
+    pub fn begin(&mut self, offset: i64, marker: Marker, open: Vec<(String, i64)>) {
+        (self.start, self.marker) = (Some(offset), Some(Box::new(marker)));
+        for (stage, space) in open {
+            let at = self.stage(&stage);
+            self.stages[at].open.insert(space);
+        }
+    }
+
+    /// Where reading begins; none: at the beginning.
+    pub fn start(&self) -> Option<i64> {
+        self.start
+    }
+
+    /// Takes a piece of a checkpoint.
+    pub fn apply(&mut self, stage: &str, changes: Vec<Change>) {
+        let at = self.stage(stage);
+        self.stages[at].keyed.apply(changes);
+    }
+
+    /// Whether the last marker is the one with this token.
+    pub fn is_at(&self, token: &str) -> bool {
+        self.marker.as_ref().is_some_and(|marker| marker.token == token)
+    }
+
+    /// Takes a record; true: it is a marker. The error says why it is none of ours.
+    pub fn take(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) -> Result<bool, String> {
+        self.records += 1;
+        let (stage, space, what) = match changelog::read(key, value).map_err(|foreign| foreign.0)? {
+            Entry::Marker(marker) => {
+                (self.marker, self.torn) = (Some(marker), false);
+                return Ok(true);
+            }
+            Entry::State { stage, space, what } => (stage, space, what),
+        };
+        self.torn = true;
+        let at = self.stage(stage);
+        let Stage { keyed, grave, open, .. } = &mut self.stages[at];
+        match what {
+            What::Mark(hash, mark) => {
+                keyed.set_mark(space, hash, mark);
+                if mark.is_none() && !grave.is_empty() {
+                    grave.forget_mark(space, hash);
+                }
+            }
+            What::Entry(key, payload) => {
+                keyed.set_entry(space, key, payload).map_err(|why| format!("an entry is {why}"))?;
+                if payload.is_none() {
+                    grave.forget_entry(space, key);
+                }
+            }
+            What::Drop => {
+                keyed.bury_space(space, grave);
+                open.insert(space);
+            }
+            What::Buried => {
+                grave.close(space);
+                open.remove(&space);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The number of a stage in `stages`.
+    fn stage(&mut self, id: &str) -> usize {
+        if self.stages.get(self.last).is_some_and(|stage| stage.id == id) {
+            return self.last;
+        }
+        self.last = self.stages.iter().position(|stage| stage.id == id).unwrap_or_else(|| {
+            let settings = self.settings.get(id).copied().unwrap_or_default();
+            let (keyed, grave, open) = (Keyed::new(settings), Grave::default(), BTreeSet::new());
+            self.stages.push(Stage { id: id.to_owned(), keyed, grave, open });
+            self.stages.len() - 1
+        });
+        self.last
+    }
+
+    /// Whether what was read is the state of the commit, beyond doubt, and nothing is missing: what begins with a
+    /// checkpoint must be that, or the changelog is read from its beginning.
+    pub fn is_proved(&self) -> bool {
+        let Some(marker) = self.marker.as_ref().filter(|_| !self.torn) else { return false };
+        // What was dropped and not taken away stands before the checkpoint, where its keys were not seen.
+        let whole = self.start.is_none() || self.stages.iter().all(|stage| stage.open.is_empty());
+        let digest = |id: &str| self.stages.iter().find(|stage| stage.id == id).map_or(0, |stage| stage.keyed.digest());
+        whole && marker.stages.iter().all(|said| said.digest == digest(&said.stage))
+    }
+
+    /// What was read.
+    pub fn done(mut self) -> Restored {
+        let marker = self.marker.take().map(|marker| *marker);
+        for said in marker.iter().flat_map(|marker| &marker.stages) {
+            let (born, set) = said.numbers;
+            let at = self.stage(&said.stage);
+            self.stages[at].keyed.set_numbers(born, set);
+        }
+        let dead = |stage: &Stage| {
+            // Also of spaces of which nothing is left: that is not told yet.
+            let mut changes = stage.grave.changes();
+            let told =
+                |space: &i64| changes.iter().any(|change| matches!(change, Change::Drop { space: s } if s == space));
+            let empty: Vec<i64> = stage.open.iter().filter(|space| !told(space)).copied().collect();
+            changes.extend(empty.into_iter().map(|space| Change::Drop { space }));
+            Sealed { stage: stage.id.clone(), identity: String::new(), changes }
+        };
+        Restored {
+            token: marker.as_ref().and_then(|marker| Token::parse(marker.token.as_bytes())).or(self.taken_for),
+            marker,
+            dead: self.stages.iter().map(dead).filter(|dead| !dead.changes.is_empty()).collect(),
+            states: self.stages.into_iter().map(|stage| (stage.id, stage.keyed)).collect(),
+            exact: !self.torn,
+            records: self.records,
+        }
+    }
+}
