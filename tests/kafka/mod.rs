@@ -1,10 +1,13 @@
 //! What runs against real Apache Kafka.
 
 mod conformance;
+mod damage;
 mod examples;
 mod faults;
+mod guards;
 mod harness;
 mod import;
+mod many;
 mod outage;
 mod pipelines;
 mod security;

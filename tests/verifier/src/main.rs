@@ -1,15 +1,17 @@
 //! Fills an input topic, and judges later what a dedup pipeline has made of it. An independent witness: it uses nothing
 //! of the host, and knows of it only what is promised: of records with equal keys in one partition the first is kept,
-//! as it came and in its order, exactly once.
+//! as it came and in its order, exactly once, and its state is what was committed.
 //!
 //!     tamis-verifier fill  --brokers B --topic T --records N [--duplicates PERCENT] [--seed S] [--rate R]
-//!     tamis-verifier check --brokers B --from T --to U --group G [--records N] [--within SECONDS]
+//!     tamis-verifier check --brokers B --from T --to U --group G --changelog C [--records N] [--within SECONDS]
 //!
 //! `check` prints one JSON object and ends with 1 if anything is not as promised.
 
 mod fill;
+mod hash;
 mod judge;
 mod read;
+mod state;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

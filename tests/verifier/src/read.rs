@@ -11,6 +11,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use serde_json::json;
 
 use crate::judge::{Pair, Verdict, judge};
+use crate::state::{self, Change};
 use crate::{Arguments, Failure, number, text};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,41 +21,47 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn check(arguments: &Arguments) -> Result<bool, Failure> {
     let brokers = text(arguments, "brokers")?;
     let (from, to, group) = (text(arguments, "from")?, text(arguments, "to")?, text(arguments, "group")?);
+    let changelog = text(arguments, "changelog")?;
     let within = Duration::from_secs(number(arguments, "within", 120)?);
     let began = Instant::now();
-    let ends = ends(brokers, from, "read_committed")?;
+    let ends = ends(brokers, from, "read_uncommitted")?;
+    // Exactly the end: a position beyond it is as wrong as one before it.
     let behind = loop {
         let committed = committed(brokers, group, from, ends.len())?;
-        let behind: i64 = ends.iter().zip(&committed).map(|(end, (done, _))| end - done.max(&0)).sum();
+        let behind: i64 = ends.iter().zip(&committed).map(|(end, (done, _))| (end - done.max(&0)).abs()).sum();
         if behind == 0 || began.elapsed() > within {
             break behind;
         }
         std::thread::sleep(Duration::from_millis(200));
     };
-    let open = loop {
-        let all = self::ends(brokers, to, "read_uncommitted")?;
-        let stable = self::ends(brokers, to, "read_committed")?;
-        let open = all.iter().zip(&stable).filter(|(all, stable)| all != stable).count();
-        if open == 0 || began.elapsed() > within {
-            break open;
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    };
-    let (input, output) = (read(brokers, from)?, read(brokers, to)?);
-    let mut verdict = Verdict::default();
-    let empty = Vec::new();
-    for partition in input.keys().chain(output.keys()).collect::<BTreeSet<_>>() {
-        let side = |of: &BTreeMap<i32, Vec<Pair>>| of.get(partition).cloned().unwrap_or_else(|| empty.clone());
-        verdict.add(&judge(&side(&input), &side(&output)));
+    let mut open = 0;
+    for topic in [to, changelog] {
+        open += loop {
+            let all = self::ends(brokers, topic, "read_uncommitted")?;
+            let stable = self::ends(brokers, topic, "read_committed")?;
+            let open = all.iter().zip(&stable).filter(|(all, stable)| all != stable).count();
+            if open == 0 || began.elapsed() > within {
+                break open;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        };
     }
-    // Keys that the state holds, as the committed tokens tell (`version;sequence;nonce;watermark;entries;digest`).
+    let (input, output, changes) = (read(brokers, from)?, read(brokers, to)?, read(brokers, changelog)?);
     let tokens = committed(brokers, group, from, ends.len())?;
-    let kept: Vec<u64> =
-        tokens.iter().filter_map(|(_, token)| token.split(';').nth(4).and_then(|n| n.parse().ok())).collect();
+    let mut verdict = Verdict::default();
+    let mut state = Vec::new();
+    for partition in 0..ends.len().max(output.len()) {
+        let (input, output) = (side(&input, partition), side(&output, partition));
+        verdict.add(&judge(&pairs(input), &pairs(output)));
+        let changes: Vec<Change> = side(&changes, partition).iter().map(|r| (r.key.clone(), r.value.clone())).collect();
+        let token = tokens.get(partition).map_or("", |(_, token)| token);
+        let faults = state::judge(&changes, token, &firsts(input));
+        state.extend(faults.0.into_iter().map(|fault| format!("partition {partition}: {fault}")));
+    }
     let records = number(arguments, "records", verdict.inputs)?;
     let hidden = self::ends(brokers, to, "read_uncommitted")?.iter().sum::<i64>() - verdict.outputs as i64;
     let whole = verdict.inputs == records;
-    let holds = verdict.holds() && behind == 0 && open == 0 && whole;
+    let holds = verdict.holds() && behind == 0 && open == 0 && whole && state.is_empty();
     let report = json!({
         "holds": holds,
         "inputs": verdict.inputs,
@@ -68,12 +75,34 @@ pub fn check(arguments: &Arguments) -> Result<bool, Failure> {
         "out_of_order": verdict.out_of_order,
         "partitions_with_open_transactions": open,
         "records_not_committed": behind,
-        "kept_by_state": (kept.len() == tokens.len()).then(|| kept.iter().sum::<u64>()),
+        "changelog_records": changes.values().map(Vec::len).sum::<usize>(),
+        "state_not_as_committed": state,
         "hidden_offsets": hidden,
         "seconds": began.elapsed().as_secs_f64(),
     });
     println!("{report}");
     Ok(holds)
+}
+
+/// A record that was read.
+struct Record {
+    offset: i64,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+fn side(of: &BTreeMap<i32, Vec<Record>>, partition: usize) -> &[Record] {
+    of.get(&(partition as i32)).map_or(&[], Vec::as_slice)
+}
+
+fn pairs(records: &[Record]) -> Vec<Pair> {
+    records.iter().map(|r| (r.key.clone(), r.value.clone().unwrap_or_default())).collect()
+}
+
+/// Offsets of the first record of each key.
+fn firsts(records: &[Record]) -> BTreeSet<i64> {
+    let mut seen = BTreeSet::new();
+    records.iter().filter(|r| seen.insert(&r.key)).map(|r| r.offset).collect()
 }
 
 fn client(brokers: &str, isolation: &str) -> ClientConfig {
@@ -124,7 +153,7 @@ fn committed(brokers: &str, group: &str, topic: &str, partitions: usize) -> Resu
 }
 
 /// Every committed record by partition.
-fn read(brokers: &str, topic: &str) -> Result<BTreeMap<i32, Vec<Pair>>, Failure> {
+fn read(brokers: &str, topic: &str) -> Result<BTreeMap<i32, Vec<Record>>, Failure> {
     let mut config = client(brokers, "read_committed");
     let consumer = consumer(config.set("enable.partition.eof", "true").set("check.crcs", "true"))?;
     let count = partitions(&consumer, topic)?;
@@ -133,7 +162,7 @@ fn read(brokers: &str, topic: &str) -> Result<BTreeMap<i32, Vec<Pair>>, Failure>
         list.add_partition_offset(topic, partition, Offset::Beginning).map_err(|error| error.to_string())?;
     }
     consumer.assign(&list).map_err(|error| error.to_string())?;
-    let mut found: BTreeMap<i32, Vec<Pair>> = BTreeMap::new();
+    let mut found: BTreeMap<i32, Vec<Record>> = (0..count).map(|p| (p, Vec::new())).collect();
     let mut at_end = BTreeSet::new();
     let mut heard = Instant::now();
     while at_end.len() < count as usize {
@@ -145,8 +174,11 @@ fn read(brokers: &str, topic: &str) -> Result<BTreeMap<i32, Vec<Pair>>, Failure>
             }
             Some(Err(error)) => return Err(error.to_string()),
             Some(Ok(message)) => {
-                let pair = (message.key().unwrap_or_default().to_vec(), message.payload().unwrap_or_default().to_vec());
-                found.entry(message.partition()).or_default().push(pair);
+                found.entry(message.partition()).or_default().push(Record {
+                    offset: message.offset(),
+                    key: message.key().unwrap_or_default().to_vec(),
+                    value: message.payload().map(<[u8]>::to_vec),
+                });
             }
         }
         heard = Instant::now();

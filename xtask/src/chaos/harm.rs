@@ -88,11 +88,13 @@ impl Random {
     }
 }
 
-/// Damages one file below a folder in one of five ways. A folder without files stays as it is.
-pub fn damage(state: &Path, others: &[PathBuf], random: &mut Random) -> Result<()> {
+/// Damages one file below a folder in one of five ways. False: there is none that has anything in it, or nothing to put
+/// in its place.
+pub fn damage(state: &Path, others: &[PathBuf], random: &mut Random) -> Result<bool> {
     let mut files = files_below(state);
+    files.retain(|file| fs::metadata(file).is_ok_and(|file| file.len() > 0));
     files.sort();
-    let Some(file) = files.get(random.below(files.len() as u64) as usize) else { return Ok(()) };
+    let Some(file) = files.get(random.below(files.len() as u64) as usize) else { return Ok(false) };
     let length = fs::metadata(file)?.len();
     match random.below(5) {
         // The tail is cut.
@@ -105,13 +107,15 @@ pub fn damage(state: &Path, others: &[PathBuf], random: &mut Random) -> Result<(
         3 => zeros(file, 0, length)?,
         // It is another process's.
         _ => {
-            if let Some(other) = others.get(random.below(others.len() as u64) as usize) {
-                let _ = fs::remove_dir_all(state);
-                copy_tree(other, state)?;
+            let Some(other) = others.get(random.below(others.len() as u64) as usize) else { return Ok(false) };
+            if files_below(other).is_empty() {
+                return Ok(false);
             }
+            let _ = fs::remove_dir_all(state);
+            copy_tree(other, state)?;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Writes zeros over a page, no further than the end.

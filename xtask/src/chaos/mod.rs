@@ -4,6 +4,7 @@
 mod harm;
 mod process;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -156,9 +157,9 @@ fn scenario(shape: &Shape, brokers: &str, own: &Path) -> Result<Value> {
 fn harm_all(shape: &Shape, processes: &mut [Process]) -> Result<harm::Tally> {
     let mut random = Random(shape.seed as u64);
     let mut tally = harm::Tally::default();
-    let plan = harm::plan(shape.kills, &mut random);
+    let mut plan = VecDeque::from(harm::plan(shape.kills, &mut random));
     let mut done = 0;
-    for harm in plan {
+    while let Some(harm) = plan.pop_front() {
         let from = Instant::now() + Duration::from_millis(random.around(shape.interval as u64));
         let running = loop {
             for process in processes.iter_mut() {
@@ -175,8 +176,11 @@ fn harm_all(shape: &Shape, processes: &mut [Process]) -> Result<harm::Tally> {
         let Some(&chosen) = running.get(random.below(running.len() as u64) as usize) else { continue };
         let others: Vec<PathBuf> =
             processes.iter().enumerate().filter(|(i, _)| *i != chosen).map(|(_, p)| p.state()).collect();
-        if let Some(process) = processes.get_mut(chosen) {
-            process.suffer(harm, &mut random, shape.longest_stop as u64, &others)?;
+        let Some(process) = processes.get_mut(chosen) else { continue };
+        if !process.suffer(harm, &mut random, shape.longest_stop as u64, &others)? {
+            // There was no state to rob or to damage yet: it was only killed.
+            plan.push_back(harm);
+            continue;
         }
         tally.add(harm);
         done += 1;
@@ -194,7 +198,7 @@ fn harm_all(shape: &Shape, processes: &mut [Process]) -> Result<harm::Tally> {
 fn judge(shape: &Shape, brokers: &str, processes: &mut [Process]) -> Result<Value> {
     steps::say("waiting for the rest, then counting");
     let mut check = verifier(&["check", "--brokers", brokers, "--from", "chaos-in", "--to", "chaos-out"], shape)
-        .args(["--group", "chaos", "--within", "300"])
+        .args(["--group", "chaos", "--changelog", "chaos-chaos-in-changelog", "--within", "300"])
         .stdout(Stdio::piped())
         .spawn()?;
     while check.try_wait()?.is_none() {

@@ -86,8 +86,8 @@ impl Process {
         lines.get(lines.len().saturating_sub(15)..).unwrap_or_default().join("\n")
     }
 
-    /// Harms it; it comes back a little later.
-    pub fn suffer(&mut self, harm: Harm, random: &mut Random, longest_stop: u64, others: &[PathBuf]) -> Result<()> {
+    /// Harms it; it comes back a little later. False: there was nothing to rob or to damage, and it was only killed.
+    pub fn suffer(&mut self, harm: Harm, random: &mut Random, longest_stop: u64, others: &[PathBuf]) -> Result<bool> {
         let Now::Running(mut child) = std::mem::replace(&mut self.now, Now::Gone(Instant::now())) else {
             bail!("process {} does not run", self.number);
         };
@@ -95,19 +95,17 @@ impl Process {
             send("STOP", child.id())?;
             let time = Duration::from_millis(1_000 + random.below(longest_stop.saturating_sub(1_000)));
             self.now = Now::Frozen(child, Instant::now() + time);
-            return Ok(());
+            return Ok(true);
         }
         child.kill()?;
         child.wait()?;
-        match harm {
-            Harm::Wipe => {
-                let _ = fs::remove_dir_all(self.state());
-            }
+        let done = match harm {
+            Harm::Wipe => fs::remove_dir_all(self.state()).is_ok(),
             Harm::Damage => harm::damage(&self.state(), others, random)?,
-            Harm::Kill | Harm::Freeze => {}
-        }
+            Harm::Kill | Harm::Freeze => true,
+        };
         self.now = Now::Gone(Instant::now() + Duration::from_millis(random.below(1_500)));
-        Ok(())
+        Ok(done)
     }
 
     /// Asks it to end, and wants it to end well.
