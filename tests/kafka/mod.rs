@@ -8,6 +8,7 @@ mod guards;
 mod harness;
 mod import;
 mod many;
+mod members;
 mod outage;
 mod pipelines;
 mod security;

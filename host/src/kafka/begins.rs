@@ -27,6 +27,8 @@ pub struct Begin {
     pub offset: i64,
     /// With `until: end`, the offset behind its last record.
     pub end: Option<i64>,
+    /// Records that were removed before they were read.
+    pub lost: i64,
 }
 
 /// A partition with its committed position.
@@ -53,6 +55,9 @@ impl Job {
 
     /// Committed positions. While a transaction that will change them is open there is no answer, so ask again.
     pub(super) fn committed(&self, reader: &BaseConsumer<DefaultConsumerContext>) -> Result<Vec<Committed>, Fail> {
+        if self.places.is_empty() {
+            return Ok(Vec::new());
+        }
         let began = Instant::now();
         let mut warned = false;
         loop {
@@ -82,16 +87,6 @@ impl Job {
         let place = &committed.place;
         let (topic, partition) = place;
         let name = || format!("{topic}/{partition}");
-        if let Some(&count) = self.partitions.get(topic)
-            && u32::try_from(*partition).is_ok_and(|partition| partition >= count)
-            && !self.changelogs.is_empty()
-        {
-            return Err(Trouble::new(
-                format!("partition_count_changed: {topic} had {count} partitions, and now there is {}", name()),
-                "keys are in other partitions now: give the stage a new `id` or the pipeline a new `name`, which begins with empty state",
-            )
-            .into());
-        }
         let (low, high) = self.watermarks(reader, topic, *partition)?;
         let mut restored = None;
         let offset = match (committed.offset, &committed.token) {
@@ -130,6 +125,7 @@ impl Job {
             Some(offset) => offset,
             None => self.first(reader, place, low, high)?,
         };
+        let removed = (low - offset).max(0);
         let begin = if offset < low {
             let lost = format!("{} records of {} were removed before they were read", low - offset, name());
             if !self.skip_lost {
@@ -148,7 +144,7 @@ impl Job {
             Some(Until::End) => Some(self.end(reader, place, begin, high)?),
             _ => None,
         };
-        Ok((Begin { place: place.clone(), offset: begin, end }, restored))
+        Ok((Begin { place: place.clone(), offset: begin, end, lost: removed }, restored))
     }
 
     /// The offset behind the last record below `high`; `from`, if there is none from there on. The ends of transactions

@@ -114,6 +114,17 @@ impl Clients {
         config
     }
 
+    /// A reader that is no member, and sees what the member sees.
+    pub fn witness(&self) -> ClientConfig {
+        if self.committed_only { self.reader() } else { self.uncommitted_reader() }
+    }
+
+    /// The name of the member, if it is a static one.
+    pub fn static_id(&self) -> Option<&str> {
+        let set = self.source.iter().rev().find(|(name, _)| name == "group.instance.id");
+        set.map(|(_, value)| value.as_str())
+    }
+
     /// A client that sees every record, of open and aborted transactions too.
     pub fn uncommitted_reader(&self) -> ClientConfig {
         let mut config = self.reader();

@@ -8,20 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::buried::Buried;
 use super::changelog::{self, MARKER_KEY, Marker, StageMarker};
 use super::checkpoints::Checkpoints;
 use super::client::Clients;
-use super::group::{Context, Place};
+use super::group::Place;
 use super::inbox::Tokens;
+use super::member::Slot;
 use super::raw::{Fault, GroupMetadata, Producer, Record};
 use super::token::Token;
 use super::txn::{Action, Event, Goal, Txn};
 use crate::files::Trouble;
 use crate::files::source::Position;
+use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::task::{Sealed, Sum, Task};
 use crate::worker::Outcome;
@@ -42,7 +44,7 @@ pub struct Setup {
     /// Partitions of each source topic.
     pub partitions: BTreeMap<Arc<str>, u32>,
     /// The member of the group.
-    pub consumer: Arc<BaseConsumer<Context>>,
+    pub consumer: Slot,
     /// Last tokens of what is owned.
     pub tokens: Tokens,
     /// Set when the run is to stop.
@@ -68,6 +70,8 @@ pub struct Committer {
     buried: Buried,
     /// Token of the last checkpoint of each task.
     written: HashMap<Place, Token>,
+    /// Where it is told that it still tries.
+    seat: Option<Arc<Seat>>,
 }
 
 /// Positions and tokens of the commit that is running.
@@ -92,7 +96,12 @@ impl Committer {
         let (began, closing) = (Instant::now(), Closing::default());
         let (producer, broken, stop_seen, written) = (None, None, None, HashMap::new());
         let buried = Buried::default();
-        Committer { setup, txn, producer, broken, began, stop_seen, closing, buried, written }
+        Committer { setup, txn, producer, broken, began, stop_seen, closing, buried, written, seat: None }
+    }
+
+    /// Tells at this seat that it still tries: a broker that is away is no reason to be taken for dead.
+    pub fn tell(&mut self, seat: Arc<Seat>) {
+        self.seat = Some(seat);
     }
 
     /// Makes the producer ready, and ends what the last holder of the name left open.
@@ -164,8 +173,9 @@ impl Committer {
         }
         for input in tasks.iter().filter_map(|task| task.marker().inputs.first()) {
             let Some(topic) = self.changelog(&input.topic) else { continue };
-            let found = self.setup.consumer.fetch_watermarks(topic, input.partition, Duration::from_secs(2));
-            if let Ok((_, end)) = found {
+            let consumer = self.setup.consumer.borrow();
+            let Some(consumer) = consumer.as_ref() else { continue };
+            if let Ok((_, end)) = consumer.fetch_watermarks(topic, input.partition, Duration::from_secs(2)) {
                 ends.push(((Arc::clone(&input.topic), input.partition), end));
             }
         }
@@ -226,6 +236,9 @@ impl Committer {
                 producer.take_taint()
             });
             let action = self.txn.next(event, now, tainted);
+            if let Some(seat) = self.seat.as_ref().filter(|_| event == Event::Again) {
+                seat.beat();
+            }
             if event == Event::Again {
                 self.watch_stop()?;
             }
@@ -356,7 +369,8 @@ impl Committer {
             }
             place.set_metadata(token.to_string());
         }
-        let consumer = &self.setup.consumer;
+        let consumer = self.setup.consumer.borrow();
+        let Some(consumer) = consumer.as_deref() else { return Event::Abortable };
         // The broker does not check who owns a partition. Ours are ours until we answer a revoke, and a member that
         // lost them has no generation, or has it only after that answer.
         let guarded = self.setup.clients.guards.generation;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -32,7 +32,11 @@ pub enum Said {
         lost: bool,
     },
     /// The member cannot go on.
-    Fatal(String),
+    Fatal(RDKafkaErrorCode),
+    /// The cluster does not let this user.
+    Refused(RDKafkaErrorCode),
+    /// No broker answers.
+    Away,
     /// Worth knowing.
     Trouble(String),
 }
@@ -59,7 +63,10 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.say(Said::Trouble(format!("{error}: {reason}")));
+        self.say(match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::AllBrokersDown) => Said::Away,
+            _ => Said::Trouble(format!("{error}: {reason}")),
+        });
     }
 }
 
@@ -110,7 +117,8 @@ impl Group {
         let (consumer, over) = (Arc::new(consumer), Arc::new(AtomicBool::new(false)));
         let thread = std::thread::Builder::new().name("group".to_owned()).spawn({
             let (consumer, over) = (Arc::clone(&consumer), Arc::clone(&over));
-            move || poll(&consumer, &over)
+            let log = tracing::dispatcher::get_default(Clone::clone);
+            move || tracing::dispatcher::with_default(&log, || poll(&consumer, &over))
         });
         let thread =
             thread.map_err(|error| Trouble::new(format!("no thread: {error}"), "raise the limit of processes"))?;
@@ -118,15 +126,25 @@ impl Group {
     }
 }
 
+/// What the cluster answers to a user who may not.
+const REFUSALS: [RDKafkaErrorCode; 3] = [
+    RDKafkaErrorCode::GroupAuthorizationFailed,
+    RDKafkaErrorCode::TopicAuthorizationFailed,
+    RDKafkaErrorCode::ClusterAuthorizationFailed,
+];
+
 fn poll(consumer: &BaseConsumer<Context>, over: &AtomicBool) {
     while !over.load(Ordering::Acquire) {
         match consumer.poll(Duration::from_millis(100)) {
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
-                consumer.context().say(Said::Fatal(format!("{code}")));
+                consumer.context().say(Said::Fatal(code));
                 // It will not come back to life.
                 std::thread::sleep(Duration::from_millis(500));
             }
-            Some(Err(error)) => consumer.context().say(Said::Trouble(error.to_string())),
+            Some(Err(error)) => consumer.context().say(match error.rdkafka_error_code() {
+                Some(code) if REFUSALS.contains(&code) => Said::Refused(code),
+                _ => Said::Trouble(error.to_string()),
+            }),
             // Queues of partitions are read by the worker; nothing else gives records.
             Some(Ok(_)) | None => {}
         }
@@ -148,6 +166,14 @@ impl Drop for Group {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Partitions for a person.
+pub fn names(places: &[Place]) -> String {
+    match places {
+        [] => "nothing".to_owned(),
+        places => places.iter().map(|(topic, p)| format!("{topic}/{p}")).collect::<Vec<_>>().join(" "),
     }
 }
 

@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use rdkafka::consumer::Consumer;
-
 use super::attempts::Attempts;
-use super::group::{Group, Place, Said, list};
+use super::group::{Place, Said, names};
+use super::grown::PARTITION_COUNT_CHANGED;
+use super::member::Member;
 pub use super::owned::Settings;
 use super::owned::{Owned, Stage, fill};
-use super::raw::{PartitionQueue, high_watermark};
+use super::raw::high_watermark;
 use super::reading::Restored;
 use super::restore::{Answer, Begin, Found, Job};
 use super::token::Token;
+use super::watchdog::Watchdog;
 use crate::files::Trouble;
 use crate::files::source::{Polled, Polling, Position};
 use crate::ops::{Phase, Seat};
@@ -57,6 +58,8 @@ pub struct KafkaInbox<'a> {
     assigned: bool,
     /// Places whose positions are asked for.
     asked: Vec<Place>,
+    /// Places that came with more partitions, and are not read.
+    grown: Vec<Place>,
     /// Places that the worker is letting go of.
     leaving: Option<Vec<Place>>,
     ended: bool,
@@ -66,15 +69,18 @@ pub struct KafkaInbox<'a> {
     duplicates: HashMap<Place, u64>,
     /// Where it is told that the loop turns, what it does, how far behind it is; when that was told last.
     seat: Option<(Arc<Seat>, Phase, Instant)>,
+    watchdog: Watchdog,
+    /// No broker answered, as far as is known.
+    away: bool,
     /// Last, so that the queues go first.
-    group: Group,
+    member: Member,
 }
 
 impl<'a> KafkaInbox<'a> {
     /// An inbox over a member of the group. `job`: what requests to restore have in common; its places and channel are
     /// set here.
     pub fn new(
-        group: Group,
+        member: Member,
         settings: Settings,
         attempts: Attempts,
         job: impl FnOnce(Sender<Answer>) -> Job,
@@ -98,12 +104,15 @@ impl<'a> KafkaInbox<'a> {
             latest: i64::MIN,
             assigned: false,
             asked: Vec::new(),
+            grown: Vec::new(),
             leaving: None,
             ended: false,
             ends: HashMap::new(),
             duplicates: HashMap::new(),
             seat: None,
-            group,
+            watchdog: Watchdog::new(),
+            away: false,
+            member,
         }
     }
 
@@ -113,7 +122,7 @@ impl<'a> KafkaInbox<'a> {
     }
 
     /// Tells that the loop turns, whether state is being restored, and once a second how far behind it is.
-    fn report(&mut self) {
+    fn report(&mut self, may_read: &dyn Fn(u16) -> bool) {
         let Some((seat, phase, told)) = &mut self.seat else { return };
         seat.beat();
         let restoring = !self.asked.is_empty() || self.owned.iter().any(|o| o.stage == Stage::Restoring);
@@ -129,11 +138,21 @@ impl<'a> KafkaInbox<'a> {
             return;
         }
         *told = Instant::now();
+        if self.away && self.member.is_answered() {
+            self.away = false;
+            tracing::info!("brokers answer again");
+            seat.away(None);
+        }
+        let slot = self.member.consumer();
+        let consumer = slot.borrow();
+        let Some(consumer) = consumer.as_deref() else { return };
         for owned in &self.owned {
             let (topic, partition) = &owned.place;
-            if let Some(end) = high_watermark(&self.group.consumer, topic, *partition) {
-                seat.lag(topic, *partition, (end - owned.taken).max(0));
-            }
+            let Some(end) = high_watermark(consumer, topic, *partition) else { continue };
+            let lag = (end - owned.taken).max(0);
+            seat.lag(topic, *partition, lag);
+            let waits = lag > 0 && owned.stage == Stage::Running && may_read(owned.input) && !self.away;
+            self.watchdog.look(&self.job.clients, &owned.place, owned.next, waits);
         }
     }
 
@@ -162,18 +181,21 @@ impl<'a> KafkaInbox<'a> {
         }
         self.asked = all.clone();
         let job = Job { places: all, ..self.job.clone() };
-        let thread = std::thread::Builder::new().name("restore".to_owned()).spawn(move || job.run());
+        let log = tracing::dispatcher::get_default(Clone::clone);
+        let thread = std::thread::Builder::new().name("restore".to_owned());
+        let thread = thread.spawn(move || tracing::dispatcher::with_default(&log, || job.run()));
         thread.map(drop).map_err(|e| Trouble::new(format!("no thread: {e}"), "raise the limit of processes"))
     }
 
     /// What the group and the restoring threads say; an event if the worker must act.
     fn hear(&mut self) -> Result<Option<Event>, Trouble> {
-        while let Ok(said) = self.group.said.try_recv() {
+        while let Some(said) = self.member.hear() {
             match said {
                 Said::Assign(places) => {
                     self.assigned = true;
+                    tracing::info!("assigned: {}", names(&places));
                     if places.is_empty() {
-                        self.answer_assign(&[])?;
+                        self.member.assign(&[])?;
                     } else {
                         self.ask(places)?;
                     }
@@ -185,6 +207,7 @@ impl<'a> KafkaInbox<'a> {
                         .filter(|o| places.contains(&o.place) && o.stage != Stage::Restoring)
                         .map(|o| o.input)
                         .collect();
+                    tracing::info!("{}: {}", if lost { "lost" } else { "revoked" }, names(&places));
                     self.asked.retain(|place| !places.contains(place));
                     self.leaving = Some(places);
                     if inputs.is_empty() {
@@ -193,12 +216,27 @@ impl<'a> KafkaInbox<'a> {
                         return Ok(Some(Event::Leave { inputs, lost }));
                     }
                 }
-                Said::Fatal(text) => {
+                Said::Fatal(code) => {
+                    self.member.fail(code)?;
+                    return Ok(Some(self.leave_all()));
+                }
+                Said::Refused(code) if !self.assigned => {
                     return Err(Trouble::new(
-                        format!("the member of the group {} cannot go on: {text}", self.job.clients.group),
-                        "another process may use the same `group.instance.id`: give each its own; then run again",
+                        format!("Kafka does not let this user read: {code}"),
+                        format!(
+                            "it needs READ on the topics of the source and on the group {}",
+                            self.job.clients.group
+                        ),
                     ));
                 }
+                Said::Refused(code) => tracing::warn!("kafka: {code}"),
+                Said::Away if !std::mem::replace(&mut self.away, true) => {
+                    tracing::warn!("no broker answers at {}: waiting", self.job.clients.brokers());
+                    if let Some((seat, ..)) = &self.seat {
+                        seat.away(Some("no broker answers"));
+                    }
+                }
+                Said::Away => {}
                 Said::Trouble(text) => tracing::debug!("kafka: {text}"),
             }
         }
@@ -207,6 +245,7 @@ impl<'a> KafkaInbox<'a> {
                 continue;
             }
             match found {
+                Found::Grown(places, why) => self.set_aside(places, &why),
                 Found::Begins(begins) => self.begin(begins)?,
                 Found::State(place, restored) => {
                     if let Some(event) = self.restored(&place, *restored)? {
@@ -216,20 +255,47 @@ impl<'a> KafkaInbox<'a> {
                 Found::Failed(trouble) => return Err(trouble),
             }
         }
+        if let Some(place) = self.watchdog.found() {
+            tracing::warn!(topic = &*place.0, partition = place.1, "records wait and are not handed out: read again");
+            return Ok(Some(Event::Leave { inputs: Vec::new(), lost: true }));
+        }
         Ok(None)
+    }
+
+    /// The member is gone, and with it whatever it had.
+    fn leave_all(&mut self) -> Event {
+        let inputs = self.owned.iter().map(|o| o.input).collect();
+        self.job.cancelled.store(true, Ordering::Relaxed);
+        self.job.epoch += 1;
+        let owned = self.owned.iter().map(|o| o.place.clone());
+        self.leaving = Some(owned.chain(self.asked.drain(..)).chain(self.grown.iter().cloned()).collect());
+        self.assigned = false;
+        Event::Leave { inputs, lost: true }
+    }
+
+    /// New partitions of a topic whose keys were elsewhere before: they are ours, and nobody reads them.
+    fn set_aside(&mut self, places: Vec<Place>, why: &Trouble) {
+        tracing::error!("{}; {}: not read until then: {}", why.what, why.way_out, names(&places));
+        self.asked.retain(|place| !places.contains(place));
+        if let Some((seat, ..)) = &self.seat {
+            places.iter().for_each(|(topic, partition)| seat.pause(topic, *partition, PARTITION_COUNT_CHANGED));
+        }
+        self.grown.extend(places);
     }
 
     /// Takes partitions whose positions are known: from now on records come, and wait in their queues.
     fn begin(&mut self, begins: Vec<Begin>) -> Result<(), Trouble> {
         let mut new = Vec::new();
         for begin in begins {
-            let Begin { place, offset, end } = begin;
+            let Begin { place, offset, end, lost } = begin;
+            if let (Some((seat, ..)), 1..) = (&self.seat, lost) {
+                seat.lost(&place.0, place.1, lost);
+            }
             // It was being restored when others came, or it was taken away meanwhile.
             if self.owned.iter().any(|o| o.place == place) || !self.asked.contains(&place) {
                 continue;
             }
-            let queue = PartitionQueue::open(&self.group.consumer, &place.0, place.1, Some(std::thread::current()));
-            let Some(queue) = queue else { continue };
+            let Some(queue) = self.member.queue(&place) else { continue };
             let input = self.number(&place);
             // The end is that of the first time, however often it is read again.
             let end = end.map(|end| *self.ends.entry(place.clone()).or_insert(end));
@@ -239,14 +305,7 @@ impl<'a> KafkaInbox<'a> {
             self.owned.push(Owned { place, input, queue, stage, next, taken, end, attempt });
         }
         self.asked.clear();
-        self.answer_assign(&new)
-    }
-
-    fn answer_assign(&self, places: &[(Place, i64)]) -> Result<(), Trouble> {
-        let list = list(places.iter().map(|(place, offset)| (place, Some(*offset))));
-        self.group.consumer.incremental_assign(&list).map_err(|error| {
-            Trouble::new(format!("the partitions cannot be assigned: {error}"), "run again: nothing is lost")
-        })
+        self.member.assign(&new)
     }
 
     fn restored(&mut self, place: &Place, restored: Restored) -> Result<Option<Event>, Trouble> {
@@ -325,7 +384,8 @@ impl Inbox for KafkaInbox<'_> {
 
     fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble> {
         loop {
-            self.report();
+            self.member.tend()?;
+            self.report(may_read);
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(Event::Stop);
             }
@@ -390,15 +450,16 @@ impl Inbox for KafkaInbox<'_> {
         let Some(places) = self.leaving.take() else { return Ok(()) };
         let ours: Vec<Place> = self.owned.iter().map(|o| o.place.clone()).filter(|p| places.contains(p)).collect();
         if let Some((seat, ..)) = &self.seat {
-            ours.iter().for_each(|(topic, partition)| seat.revoked(topic, *partition));
+            let grown = self.grown.iter().filter(|p| places.contains(p));
+            ours.iter().chain(grown).for_each(|(topic, partition)| seat.revoked(topic, *partition));
         }
+        self.grown.retain(|place| !places.contains(place));
+        self.watchdog.forget(&places);
         self.owned.retain(|o| !places.contains(&o.place));
         self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
         self.duplicates.retain(|place, _| !places.contains(place));
         // What is not assigned yet cannot be unassigned; the library waits for an answer all the same.
-        self.group.consumer.incremental_unassign(&list(ours.iter().map(|place| (place, None)))).map_err(|error| {
-            Trouble::new(format!("the partitions cannot be given back: {error}"), "run again: nothing is lost")
-        })
+        self.member.unassign(&ours)
     }
 
     fn rewind(&mut self) -> Result<(), Trouble> {
@@ -410,9 +471,7 @@ impl Inbox for KafkaInbox<'_> {
         // Queues first: what is in them was read ahead of the commit that failed.
         self.owned.clear();
         self.tokens.borrow_mut().clear();
-        self.group.consumer.incremental_unassign(&list(places.iter().map(|place| (place, None)))).map_err(|error| {
-            Trouble::new(format!("the partitions cannot be read again: {error}"), "run again: nothing is lost")
-        })?;
+        self.member.unassign(&places)?;
         self.ask(places.into_iter().filter(|place| !leaving.contains(place)).collect())
     }
 }

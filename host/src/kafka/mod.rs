@@ -2,7 +2,7 @@
 //! only user of rdkafka.
 //!
 //! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `group` is
-//! the member, `inbox` reads partitions, `restore` finds where they go on (`begins`) and with which state (`reading`),
+//! a member, `member` the one there is now, `inbox` reads partitions, `restore` finds where they go on (`begins`) and with which state (`reading`),
 //! `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
 //! written, `checkpoints` what need not be read again, `raw` is the only unsafe code, `run` puts it together.
 
@@ -14,9 +14,11 @@ pub mod checkpoints;
 pub mod client;
 pub mod committer;
 pub mod group;
+pub mod grown;
 #[cfg(test)]
 mod history_tests;
 pub mod inbox;
+pub mod member;
 pub mod outbox;
 pub mod owned;
 pub mod partition;
@@ -32,3 +34,4 @@ pub mod settings;
 pub mod token;
 pub mod topics;
 pub mod txn;
+pub mod watchdog;

@@ -133,6 +133,7 @@ impl KafkaOutbox {
     /// Tells at this seat what is done.
     pub fn tell(&mut self, seat: Arc<Seat>) {
         self.log.tell(Arc::clone(&seat));
+        self.committer.tell(Arc::clone(&seat));
         self.seat = Some(seat);
     }
 

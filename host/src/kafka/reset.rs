@@ -14,6 +14,7 @@ use super::changelog::{self, MARKER_KEY, Marker};
 use super::client::{Clients, PATIENCE, ends};
 use super::committer::{hand_over, nonce, stages};
 use super::group::Place;
+use super::grown::grown;
 use super::raw::{Fault, GroupMetadata, Producer, Record};
 use super::reading::Restored;
 use super::restore::Job;
@@ -70,7 +71,10 @@ pub fn reset(
         let count = topics.partitions(topic)?.ok_or_else(missing)?;
         places.extend((0..count).map(|partition| (Arc::clone(&name), partition)));
         let changelog = changelog_topic(&pipeline.name, topic);
-        if stateful && topics.partitions(&changelog)?.is_some() {
+        if let (true, Some(known)) = (stateful, topics.partitions(&changelog)?) {
+            if known < count {
+                return Err(grown(topic, known.unsigned_abs(), count, &changelog, clients.brokers()));
+            }
             changelogs.insert(Arc::clone(&name), changelog);
         }
         counts.insert(name, u32::try_from(count).unwrap_or(0));

@@ -30,7 +30,7 @@ pub struct Job {
     pub clients: Clients,
     /// The changelog topic of each source topic; empty: there is no state to restore.
     pub changelogs: BTreeMap<Arc<str>, String>,
-    /// Partitions of each source topic when the run began.
+    /// Partitions of each source topic that there may be state for; of one without state, those when the run began.
     pub partitions: BTreeMap<Arc<str>, u32>,
     /// Where checkpoints are; none: they are not used.
     pub checkpoints: Option<Checkpoints>,
@@ -69,6 +69,8 @@ pub enum Found {
     Begins(Vec<Begin>),
     /// The state of one of them.
     State(Place, Box<Restored>),
+    /// Partitions that are new, with keys that were elsewhere before; and what can be done about it.
+    Grown(Vec<Place>, Trouble),
     /// It cannot be.
     Failed(Trouble),
 }
@@ -99,7 +101,10 @@ impl From<Trouble> for Fail {
 
 impl Job {
     /// Does it.
-    pub fn run(self) {
+    pub fn run(mut self) {
+        if !self.set_grown_aside() {
+            return;
+        }
         if let Err(Fail::Trouble(trouble)) = self.find() {
             self.answer(Found::Failed(trouble));
         }
@@ -114,7 +119,7 @@ impl Job {
         self.restore(reader, place, None).map_err(Fail::trouble)
     }
 
-    fn answer(&self, found: Found) {
+    pub(super) fn answer(&self, found: Found) {
         // A worker that has gone needs no answer.
         let _ = self.answers.send(Answer(self.epoch, found));
         self.worker.unpark();

@@ -13,8 +13,9 @@ use super::attempts::Attempts;
 use super::checkpoints::Checkpoints;
 use super::client::{Clients, ends};
 use super::committer::{Committer, Setup};
-use super::group::Group;
+use super::grown::grown;
 use super::inbox::{Judge, KafkaInbox, Settings, Tokens};
+use super::member::Member;
 use super::outbox::{KafkaOutbox, Target, Targets, kafka_sink};
 use super::restore::Job;
 use super::topics::{Topics, Wanted};
@@ -110,7 +111,7 @@ impl Means {
         let duplicates = route(pipeline.duplicates.as_ref())?;
         let dead = route(pipeline.errors.dead_letter.as_ref())?;
         let main = target(sink, updates, create)?;
-        let mut changelogs = BTreeMap::new();
+        let (mut changelogs, mut known) = (BTreeMap::new(), partitions.clone());
         if pipeline.state.durable && plan.stages.iter().any(|stage| stage.key.is_some()) {
             for (topic, count) in &partitions {
                 let name = changelog_topic(&pipeline.name, topic);
@@ -119,11 +120,18 @@ impl Means {
                 let may = pipeline.state.create_changelog;
                 let found = topics.ensure(&wanted, may, "`state: { changelog: { create: true } }`")?;
                 topics.verify_changelog(&wanted, found)?;
+                if found < count && source.until.is_some() {
+                    return Err(grown(topic, u32::try_from(found).unwrap_or(0), count, &name, topics.brokers()));
+                }
+                known.insert(Arc::clone(topic), u32::try_from(found).unwrap_or(0));
                 changelogs.insert(Arc::clone(topic), names.len());
                 names.push(name);
             }
         }
-        let (instance, dir) = instance(pipeline.run.instance.as_deref(), folder)?;
+        // Of partitions that came later there is no state.
+        let partitions = known;
+        let given = pipeline.run.instance.as_deref().or(clients.static_id());
+        let (instance, dir) = instance(given, folder)?;
         let (targets, exactly_once) = (Targets { main, late, duplicates, dead }, sink.exactly_once);
         Ok(Means { clients, topics: names, targets, changelogs, partitions, exactly_once, instance, dir })
     }
@@ -151,7 +159,18 @@ fn same_cluster(sink: &KafkaSink, brokers: &str) -> Result<(), Trouble> {
 /// what it left open. Two processes on one machine get two.
 fn instance(given: Option<&str>, folder: &Path) -> Result<(String, StateDir), Trouble> {
     if let Some(name) = given {
-        return Ok((name.to_owned(), StateDir::open(&folder.join(name))?));
+        let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(legal) {
+            return Err(Trouble::new(
+                format!("`{name}` is no name of a process"),
+                "letters, digits, `_`, `-` and `.` in `run.instance` or `group.instance.id`",
+            ));
+        }
+        let dir = StateDir::open(&folder.join(name)).map_err(|mut trouble| {
+            trouble.way_out = format!("a process here has the name {name} already: stop it, or give each its own `run.instance` or `group.instance.id`");
+            trouble
+        })?;
+        return Ok((name.to_owned(), dir));
     }
     let mut last = None;
     for member in 0..64 {
@@ -184,7 +203,7 @@ pub fn work(
     let (source, _) = ends(&plan.pipeline)?;
     let Means { clients, topics, targets, changelogs, partitions, exactly_once, instance, dir } = means;
     let worker = std::thread::current();
-    let group = Group::join(&clients.consumer(), &source.topics, worker.clone())?;
+    let member = Member::join(&clients, &source.topics)?;
     let tokens: Tokens = Rc::new(RefCell::new(HashMap::new()));
     let run = &plan.pipeline.run;
     let checkpoints = Checkpoints::below(dir.path());
@@ -193,7 +212,7 @@ pub fn work(
         transactional: exactly_once.then(|| format!("{}.{instance}.0", plan.pipeline.name)),
         changelogs: changelogs.clone(),
         partitions: partitions.clone(),
-        consumer: Arc::clone(&group.consumer),
+        consumer: member.consumer(),
         tokens: Rc::clone(&tokens),
         stop: Arc::clone(&stop),
         checkpoints: Some(checkpoints.clone()),
@@ -224,7 +243,7 @@ pub fn work(
     };
     let limits = &plan.pipeline.limits;
     let settings = Settings { rows: limits.batch_rows, bytes: limits.batch_bytes, until: source.until };
-    let mut inbox = KafkaInbox::new(group, settings, Attempts::below(dir.path()), job, tokens, judge, stop);
+    let mut inbox = KafkaInbox::new(member, settings, Attempts::below(dir.path()), job, tokens, judge, stop);
     let mut outbox = KafkaOutbox::new(committer, targets, &clients, plan);
     inbox.tell(Arc::clone(seat));
     outbox.tell(Arc::clone(seat));

@@ -218,16 +218,16 @@ impl Topics {
         Ok(wanted.partitions)
     }
 
-    /// Refuses a changelog topic that loses state, and one that does not match its source.
+    /// Refuses a changelog topic that loses state, and one with more partitions than its source.
     pub fn verify_changelog(&self, wanted: &Wanted, found: i32) -> Result<(), Trouble> {
         let topic = &wanted.topic;
-        if found != wanted.partitions {
+        if found > wanted.partitions {
             return Err(Trouble::new(
                 format!(
                     "partition_count_changed: the source has {} partitions, the changelog {topic} has {found}",
                     wanted.partitions
                 ),
-                "keys are in other partitions now: give the stage a new `id` or the pipeline a new `name`, which begins with empty state",
+                "the source was made anew: give the pipeline a new `name`, which begins with empty state",
             ));
         }
         let settings = self.settings(topic)?;

@@ -38,6 +38,10 @@ pub struct Metrics {
     pub source_records: Counters,
     /// Records behind the end of a partition.
     pub source_lag: Gauges,
+    /// 1 for a partition that is not read.
+    pub source_paused: Gauges,
+    /// Records that retention removed before they were read.
+    pub source_lost: Counters,
     /// How far an input's watermark is behind the clock.
     pub watermark_delay: Fractions,
     /// What became of records at a stage.
@@ -72,6 +76,8 @@ impl Metrics {
             task_state: Family::default(),
             source_records: Family::default(),
             source_lag: Family::default(),
+            source_paused: Family::default(),
+            source_lost: Family::default(),
             watermark_delay: Family::default(),
             stage_records: Family::default(),
             state_entries: Family::default(),
@@ -89,6 +95,12 @@ impl Metrics {
         r.register("task_state", "1 for the state a pipeline is in", metrics.task_state.clone());
         r.register("source_records", "Records read", metrics.source_records.clone());
         r.register("source_lag_records", "Records behind the end of a partition", metrics.source_lag.clone());
+        r.register("source_paused", "1 for a partition that is not read", metrics.source_paused.clone());
+        r.register(
+            "source_lost_records",
+            "Records that were removed before they were read",
+            metrics.source_lost.clone(),
+        );
         r.register(
             "source_watermark_delay_seconds",
             "How far the watermark of an input is behind the clock",

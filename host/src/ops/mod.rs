@@ -84,6 +84,11 @@ impl Board {
         if let Some(seat) = waits {
             return Some(format!("{}: {}", seat.pipeline(), seat.phase().word()));
         }
+        let away =
+            seats.iter().find_map(|seat| Some((seat, seat.is_away().filter(|_| seat.phase() == Phase::Running)?)));
+        if let Some((seat, why)) = away {
+            return Some(format!("{}: {why}", seat.pipeline()));
+        }
         if seats.iter().all(|seat| matches!(seat.phase(), Phase::Failed | Phase::Ended)) {
             return Some("no pipeline runs".to_owned());
         }

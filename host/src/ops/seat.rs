@@ -69,6 +69,7 @@ struct Told {
     counts: Counts,
     commits: u64,
     committed: Option<Instant>,
+    away: Option<&'static str>,
 }
 
 /// Topic and partition.
@@ -81,6 +82,7 @@ struct Input {
     idle: bool,
     offset: Option<i64>,
     lag: Option<i64>,
+    paused: Option<&'static str>,
 }
 
 impl Seat {
@@ -99,6 +101,7 @@ impl Seat {
                 counts: Counts::default(),
                 commits: 0,
                 committed: None,
+                away: None,
             }),
         }
     }
@@ -166,7 +169,31 @@ impl Seat {
         drop(told);
         let labels = self.input_labels(&place);
         self.metrics.source_lag.remove(&labels);
+        self.metrics.source_paused.remove(&labels);
         self.metrics.watermark_delay.remove(&labels);
+    }
+
+    /// A partition is ours and is not read.
+    pub fn pause(&self, topic: &str, partition: i32, why: &'static str) {
+        let place = (topic.to_owned(), partition);
+        self.metrics.source_paused.get_or_create(&self.input_labels(&place)).set(1);
+        self.told().inputs.entry(place).or_default().paused = Some(why);
+    }
+
+    /// Records that retention removed before they were read.
+    pub fn lost(&self, topic: &str, partition: i32, records: i64) {
+        let labels = self.input_labels(&(topic.to_owned(), partition));
+        self.metrics.source_lost.get_or_create(&labels).inc_by(records.unsigned_abs());
+    }
+
+    /// Source and sink cannot be reached, and why; nothing: they can again.
+    pub fn away(&self, why: Option<&'static str>) {
+        self.told().away = why;
+    }
+
+    /// Why source and sink cannot be reached.
+    pub fn is_away(&self) -> Option<&'static str> {
+        self.told().away
     }
 
     /// Records between what was read and the end of a partition.
@@ -294,13 +321,14 @@ impl Seat {
                 json!({
                     "topic": topic, "partition": partition, "offset": input.offset, "lag": input.lag,
                     "idle": input.idle, "watermark_delay_seconds": input.watermark.map(behind),
+                    "paused": input.paused,
                 })
             })
             .collect();
         json!({
             "pipeline": self.pipeline,
             "state": word(told.phase, draining),
-            "reason": (!told.reason.is_empty()).then_some(&told.reason),
+            "reason": told.away.or((!told.reason.is_empty()).then_some(told.reason.as_str())),
             "seconds_since_turn": self.silence().as_secs_f64(),
             "commits": told.commits,
             "seconds_since_commit": told.committed.map(|at| at.elapsed().as_secs_f64()),

@@ -298,6 +298,8 @@ fn settings(wish: &Wish, number: usize, ports: Ports, advertised: u16, voters: &
         set("log.retention.check.interval.ms", "1000");
         set("group.min.session.timeout.ms", "1000");
         set("group.consumer.min.session.timeout.ms", "1000");
+        set("group.consumer.min.heartbeat.interval.ms", "500");
+        set("group.consumer.heartbeat.interval.ms", "500");
         set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000");
         set("log.cleaner.backoff.ms", "500");
         set("log.initial.task.delay.ms", "500");
