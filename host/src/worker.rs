@@ -104,6 +104,8 @@ pub trait Outbox: Out {
     }
     /// A task came, with what it had counted before and with what was dropped and is to be taken away.
     fn came(&mut self, _plan: &Plan, _task: &Task, _dead: Vec<Sealed>) {}
+    /// Tasks leave, right after a commit.
+    fn leave(&mut self, _plan: &Plan, _tasks: &[&Task]) {}
     /// Why nothing more may be read: what lasts takes more room than it may.
     fn full(&self) -> Option<String> {
         None

@@ -13,3 +13,4 @@ mod members;
 mod outage;
 mod pipelines;
 mod security;
+mod state;

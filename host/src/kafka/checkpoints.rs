@@ -1,5 +1,5 @@
-//! Checkpoints of tasks on Kafka: a copy of the state as of one commit, so that a restart need not read the changelog
-//! from its beginning. Never the truth: the state that comes of one is proved against the token, and a wrong one is
+//! Checkpoints of tasks on Kafka: a copy of the state, in pieces of different moments (rounds.rs), so that a restart need
+//! not read the changelog from its beginning. Never the truth: the state that comes of one is proved against the token, and a wrong one is
 //! deleted.
 
 use std::path::{Path, PathBuf};
@@ -13,13 +13,9 @@ use super::group::Place;
 use super::reading::Reading;
 use crate::checkpoint::Checkpoint;
 use crate::format::{self, Kind};
-use crate::keyed::Change;
-use crate::task::Sealed;
 
 /// An older one is not used: tombstones of what was taken away since may be gone (`delete.retention.ms` less an hour).
 const OLDEST: Duration = Duration::from_secs(23 * 3600);
-/// Changes in one piece.
-const PIECE: usize = 4096;
 
 /// Where the checkpoints of one process are.
 #[derive(Clone, Debug)]
@@ -47,44 +43,21 @@ impl Checkpoints {
         self.dir.join(format!("{topic}-{partition}"))
     }
 
-    /// Writes the state of a task. If that fails there is none, which costs a longer restart and nothing else.
-    pub fn write(
-        &self,
-        changelog: &str,
-        place: &Place,
-        offset: i64,
-        marker: Marker,
-        open: Vec<(String, i64)>,
-        states: &[Sealed],
-    ) {
-        let made = now();
-        let task = marker.task.clone();
-        let Ok(head) = format::payload(&Head { offset, made, marker, open }) else { return };
-        let mut checkpoint = Checkpoint::open(&self.folder(place), identity(changelog, place));
-        checkpoint.begin(&head);
-        for state in states {
-            let empty: &[&[Change]] = &[&[]];
-            let pieces: Vec<&[Change]> = state.changes.chunks(PIECE).collect();
-            for changes in if pieces.is_empty() { empty } else { &pieces } {
-                let piece =
-                    Sealed { stage: state.stage.clone(), identity: state.identity.clone(), changes: changes.to_vec() };
-                match format::write_task(Kind::Snapshot, &task, &[piece]) {
-                    Ok(part) => checkpoint.put(part),
-                    Err(error) => return tracing::warn!("no checkpoint: {error}"),
-                }
-            }
-        }
-        checkpoint.finish();
-        for trouble in checkpoint.troubles() {
-            tracing::warn!("the checkpoint of {}/{} was begun anew (nothing is lost): {trouble}", place.0, place.1);
-        }
+    /// What a checkpoint says of itself: an offset of the changelog from before its round began, what the last commit
+    /// before that said, and the spaces of which something was left to be taken away. Its age counts from now.
+    pub fn head(offset: i64, marker: Marker, open: Vec<(String, i64)>) -> Option<Vec<u8>> {
+        format::payload(&Head { offset, made: now(), marker, open }).ok()
+    }
+
+    /// The store of a task, to write to.
+    pub fn open(&self, changelog: &str, place: &Place) -> Checkpoint {
+        Checkpoint::open(&self.folder(place), identity(changelog, place))
     }
 
     /// Reads the checkpoint of a task, if there is one that may be used; true: it was whole. `is_in`: whether the changelog
     /// has an offset. What was read is to be proved all the same, or to be thrown away.
     pub fn read(&self, changelog: &str, place: &Place, is_in: impl Fn(i64) -> bool, reading: &mut Reading) -> bool {
-        let folder = self.folder(place);
-        if !folder.exists() {
+        if !self.folder(place).exists() {
             return false;
         }
         let head = |bytes: &[u8]| format::from_payload::<Head>(bytes).ok();
@@ -98,7 +71,7 @@ impl Checkpoints {
             is_young && is_in(head.offset)
         };
         let mut damaged = false;
-        let mut checkpoint = Checkpoint::open(&folder, identity(changelog, place));
+        let mut checkpoint = self.open(changelog, place);
         let found = checkpoint.read_each(may_be_used, |part| match format::read_task(Kind::Snapshot, &part) {
             Ok((_, pieces)) => pieces.into_iter().for_each(|piece| reading.apply(&piece.stage, piece.changes)),
             Err(_) => damaged = true,

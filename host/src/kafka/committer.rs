@@ -1,7 +1,7 @@
 //! Does what `txn.rs` says, against Kafka: produces, writes state and markers, commits, and lets go of producers that
 //! cannot be believed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use super::group::Place;
 use super::inbox::Tokens;
 use super::member::Slot;
 use super::raw::{Fault, GroupMetadata, Producer, Record};
+use super::rounds::Rounds;
 use super::token::Token;
 use super::txn::{Action, Event, Goal, Txn};
 use crate::files::Trouble;
@@ -28,6 +29,8 @@ use crate::plan::Plan;
 use crate::task::{Sealed, Sum, Task};
 use crate::worker::Outcome;
 
+/// How long a run that ends, or tasks that leave, may take for a last checkpoint.
+const LAST: Duration = Duration::from_secs(1);
 /// One slice of waiting for the client, ms: its queue is served in between.
 const SLICE: i32 = 20;
 
@@ -68,8 +71,8 @@ pub struct Committer {
     closing: Closing,
     /// What is still to be taken out of changelogs.
     buried: Buried,
-    /// Token of the last checkpoint of each task.
-    written: HashMap<Place, Token>,
+    /// The checkpoints; none: there are none.
+    rounds: Option<Rounds>,
     /// Where it is told that it still tries.
     seat: Option<Arc<Seat>>,
 }
@@ -78,6 +81,7 @@ pub struct Committer {
 #[derive(Default)]
 struct Closing {
     offsets: Vec<(Place, i64, Token)>,
+    markers: Vec<(Place, Marker)>,
     /// How much of what waits to be taken out of a changelog is in it, and what is to wait behind that.
     buried: Vec<(Place, usize, Vec<Sealed>)>,
 }
@@ -94,9 +98,10 @@ impl Committer {
     pub fn new(setup: Setup) -> Committer {
         let txn = Txn::guarded(setup.transactional.is_some(), setup.clients.guards);
         let (began, closing) = (Instant::now(), Closing::default());
-        let (producer, broken, stop_seen, written) = (None, None, None, HashMap::new());
+        let (producer, broken, stop_seen) = (None, None, None);
+        let rounds = setup.checkpoints.clone().map(|store| Rounds::new(store, setup.consumer.clone()));
         let buried = Buried::default();
-        Committer { setup, txn, producer, broken, began, stop_seen, closing, buried, written, seat: None }
+        Committer { setup, txn, producer, broken, began, stop_seen, closing, buried, rounds, seat: None }
     }
 
     /// Tells at this seat that it still tries: a broker that is away is no reason to be taken for dead.
@@ -140,7 +145,7 @@ impl Committer {
         if let Some(fault) = self.broken.take() {
             tracing::warn!("what was done since the last commit is done again: {fault}");
             self.drive(Goal::Abandon, None)?;
-            self.buried.clear();
+            self.give_up();
             self.open()?;
             return Ok(Outcome::Undone);
         }
@@ -154,74 +159,69 @@ impl Committer {
             for (place, _, token) in closing.offsets {
                 tokens.insert(place, token);
             }
+            if let Some(rounds) = &mut self.rounds {
+                closing.markers.into_iter().for_each(|(place, marker)| rounds.committed(place, marker));
+            }
             for (place, count, dropped) in closing.buried {
                 self.buried.done(&place, count);
                 self.buried.add(&place, dropped);
             }
         } else {
-            self.buried.clear();
+            self.give_up();
             self.open()?;
         }
         Ok(outcome)
-    }
-
-    /// Where the changelog of each task ends, as far as can be told quickly.
-    pub fn changelog_ends(&self, tasks: &[&mut Task]) -> Vec<(Place, i64)> {
-        let mut ends = Vec::new();
-        if self.setup.checkpoints.is_none() {
-            return ends;
-        }
-        for input in tasks.iter().filter_map(|task| task.marker().inputs.first()) {
-            let Some(topic) = self.changelog(&input.topic) else { continue };
-            let consumer = self.setup.consumer.borrow();
-            let Some(consumer) = consumer.as_ref() else { continue };
-            if let Ok((_, end)) = consumer.fetch_watermarks(topic, input.partition, Duration::from_secs(2)) {
-                ends.push(((Arc::clone(&input.topic), input.partition), end));
-            }
-        }
-        ends
     }
 
     fn changelog(&self, topic: &str) -> Option<&String> {
         self.setup.topics.get(*self.setup.changelogs.get(topic)?)
     }
 
-    /// Writes checkpoints of tasks that have changed since their last one; they have just been committed.
-    pub fn checkpoint(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: &Position, ends: &[(Place, i64)]) {
-        let Some(checkpoints) = self.setup.checkpoints.clone() else { return };
-        for (place, end) in ends {
-            let input = |task: &&mut &mut Task| task.input(&place.0, place.1).is_some();
-            let (Some(task), Some(changelog)) = (tasks.iter_mut().find(input), self.changelog(&place.0)) else {
-                continue;
-            };
-            let Some(token) = self.setup.tokens.borrow().get(place).cloned() else { continue };
-            if self.written.get(place) == Some(&token) || token == Token::default() {
-                continue;
-            }
-            let states = task.dump(plan);
-            let next = source.next.iter().filter(|(i, _)| i.topic == place.0 && i.partition == place.1);
-            let marker = Marker {
-                token: token.to_string(),
-                next: next.cloned().collect(),
-                partitions: self.setup.partitions.get(&place.0).copied().unwrap_or(0),
-                task: task.marker().clone(),
-                stages: stages(&states, &task.sums(plan)),
-            };
-            checkpoints.write(changelog, place, *end, marker, self.buried.open(place), &states);
-            self.written.insert(place.clone(), token);
+    /// Goes on with checkpoints; call it right after a commit that is durable. `begins`: it is time for the next ones.
+    pub fn checkpoint(&mut self, plan: &Plan, tasks: &[&mut Task], begins: bool) {
+        let Some(mut rounds) = self.rounds.take() else { return };
+        if begins {
+            rounds.ask(|place| self.changelog(&place.0).cloned());
         }
+        rounds.go_on(plan, tasks, &self.buried);
+        self.rounds = Some(rounds);
+    }
+
+    /// Writes the checkpoints of tasks that leave, or of a run that ends, as far as there is time.
+    pub fn last_checkpoint<'t>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'t Task>) {
+        let Some(mut rounds) = self.rounds.take() else { return };
+        let until = Instant::now() + LAST;
+        for task in tasks {
+            let topic = task.marker().inputs.first().map(|input| Arc::clone(&input.topic));
+            let changelog = topic.and_then(|topic| self.changelog(&topic).cloned());
+            rounds.finish(plan, task, changelog, &self.buried, until);
+        }
+        self.rounds = Some(rounds);
+    }
+
+    /// A task is somebody else's.
+    pub fn forget(&mut self, place: &Place) {
+        self.buried.forget(place);
+        self.rounds.iter_mut().for_each(|rounds| rounds.forget(place));
+    }
+
+    /// All tasks begin anew.
+    fn give_up(&mut self) {
+        self.buried.clear();
+        self.rounds.iter_mut().for_each(Rounds::give_up);
     }
 
     /// A task came; what is still in its changelog of spaces that were dropped is taken away from now on.
     pub fn inherit(&mut self, place: &Place, dead: Vec<Sealed>) {
-        self.buried.forget(place);
+        // What its last commit in this process said may be long ago.
+        self.forget(place);
         self.buried.add(place, dead);
     }
 
     /// Nothing since the last commit has happened.
     pub fn abandon(&mut self) -> Result<(), Trouble> {
         self.broken = None;
-        self.buried.clear();
+        self.give_up();
         self.drive(Goal::Abandon, None)?;
         self.open()
     }
@@ -332,7 +332,7 @@ impl Committer {
                     task: task.marker().clone(),
                     stages: stages(&sealed, &task.sums(work.plan)),
                 };
-                let marker = changelog::write_marker(&marker).map_err(|error| {
+                let written = changelog::write_marker(&marker).map_err(|error| {
                     Trouble::new(format!("the marker cannot be written: {error}"), "this is a defect: report it")
                 })?;
                 let mut failed = None;
@@ -344,11 +344,12 @@ impl Committer {
                     }
                 };
                 let has = |stage: &str, space: i64, key: u128| task.has(work.plan, stage, space, key);
-                let (buried, count) = self.buried.next(&place, has);
+                let (buried, count) = self.buried.next(&place, &dropped, has);
                 sealed.iter().for_each(|state| changelog::records(state, token.sequence, &mut put));
                 buried.iter().for_each(|state| changelog::burials(state, &mut put));
                 self.closing.buried.push((place.clone(), count, dropped));
-                put(MARKER_KEY, Some(&marker));
+                put(MARKER_KEY, Some(&written));
+                self.closing.markers.push((place.clone(), marker));
                 if let Some(fault) = failed {
                     return Ok(event(Action::Write, Err(fault)));
                 }

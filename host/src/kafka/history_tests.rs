@@ -59,7 +59,7 @@ impl World {
         World {
             without,
             keyed: Keyed::new(Settings::default()),
-            buried: Buried::default(),
+            buried: Buried::slowly(3),
             place: ("t".into(), 0),
             log: Vec::new(),
             next: 0,
@@ -103,7 +103,8 @@ impl World {
         let (dropped, changes) = (sealed(self.keyed.dropped()), sealed(self.keyed.seal()));
         self.commits += 1;
         let (keyed, mut records) = (&self.keyed, Vec::new());
-        let (buried, count) = self.buried.next(&self.place, |_, space, key| keyed.has(space, key));
+        let (buried, count) =
+            self.buried.next(&self.place, std::slice::from_ref(&dropped), |_, space, key| keyed.has(space, key));
         let mut put = |key: &[u8], value: Option<&[u8]>| records.push((key.to_vec(), value.map(<[u8]>::to_vec)));
         changelog::records(&changes, self.commits, &mut put);
         buried.iter().for_each(|state| changelog::burials(state, &mut put));
@@ -211,7 +212,7 @@ impl World {
         }
         let restored = restored.unwrap_or_else(|| self.read(World::fresh()).done());
         self.judge(&restored);
-        self.buried = Buried::default();
+        self.buried = Buried::slowly(3);
         if !self.without.inheritance {
             self.buried.add(&self.place, restored.dead);
         }

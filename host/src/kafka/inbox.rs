@@ -313,7 +313,7 @@ impl<'a> KafkaInbox<'a> {
             return Ok(None);
         };
         let input = owned.input;
-        let Restored { token, marker, states, dead, exact, records } = restored;
+        let Restored { token, marker, states, dead, exact, records, warm } = restored;
         let stages = marker.iter().flat_map(|marker| &marker.stages);
         let identities =
             stages.clone().filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
@@ -321,8 +321,9 @@ impl<'a> KafkaInbox<'a> {
         if !identities.is_empty() {
             (self.judge)(&identities)?;
         }
-        if records > 0 {
-            tracing::info!(topic = &*place.0, partition = place.1, records, "state restored");
+        if records > 0 || warm {
+            let from = if warm { "a checkpoint" } else { "nothing" };
+            tracing::info!(topic = &*place.0, partition = place.1, records, from, "state restored");
         }
         self.tokens.borrow_mut().insert(place.clone(), token.unwrap_or_default());
         // A partition that begins anew after a commit that failed has been counted.

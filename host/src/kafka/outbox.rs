@@ -352,8 +352,6 @@ impl Outbox for KafkaOutbox {
         source: Position,
         kind: Commit,
     ) -> Result<Outcome, Trouble> {
-        // Where the changelogs end now, at the latest the changes of this commit begin.
-        let ends = if kind == Commit::Usual { Vec::new() } else { self.committer.changelog_ends(tasks) };
         let mut touched: Vec<&mut Task> = Vec::new();
         for task in tasks.iter_mut() {
             let is_touched = |i: &Input| self.touched.contains(&(Arc::clone(&i.topic), i.partition));
@@ -381,7 +379,10 @@ impl Outbox for KafkaOutbox {
             }
         }
         if outcome == Outcome::Done {
-            self.committer.checkpoint(plan, tasks, &source, &ends);
+            match kind {
+                Commit::Last => self.committer.last_checkpoint(plan, tasks.iter().map(|task| &**task)),
+                _ => self.committer.checkpoint(plan, tasks, kind == Commit::Checkpoint),
+            }
         }
         Ok(outcome)
     }
@@ -398,6 +399,13 @@ impl Outbox for KafkaOutbox {
         }
         if let Some(seat) = &self.seat {
             seat.adopt(plan, std::iter::once(task));
+        }
+    }
+
+    fn leave(&mut self, plan: &Plan, tasks: &[&Task]) {
+        self.committer.last_checkpoint(plan, tasks.iter().copied());
+        for input in tasks.iter().filter_map(|task| task.marker().inputs.first()) {
+            self.committer.forget(&(Arc::clone(&input.topic), input.partition));
         }
     }
 

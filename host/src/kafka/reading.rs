@@ -21,8 +21,10 @@ pub struct Restored {
     pub dead: Vec<Sealed>,
     /// Whether the digests of the marker are those of this state: nothing came behind it.
     pub exact: bool,
-    /// Records that were read.
+    /// Records of the changelog that were read.
     pub records: u64,
+    /// It began with a checkpoint.
+    pub warm: bool,
 }
 
 /// A changelog while it is read.
@@ -189,6 +191,7 @@ impl Reading {
             states: self.stages.into_iter().map(|stage| (stage.id, stage.keyed)).collect(),
             exact: !self.torn,
             records: self.records,
+            warm: self.start.is_some(),
         }
     }
 }

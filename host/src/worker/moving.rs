@@ -48,15 +48,17 @@ impl Worker<'_> {
             self.inbox.left()?;
             return self.inbox.rewind();
         }
-        if self.commit(Commit::Checkpoint)? == Outcome::Undone {
+        if self.commit(Commit::Usual)? == Outcome::Undone {
             // All begin anew, those that leave elsewhere.
             return self.inbox.left();
         }
-        for &input in inputs {
-            let (at, _) = self.place(input);
-            if at >= self.tasks.len() {
-                continue;
-            }
+        let all = self.tasks.len();
+        let mut leaving: Vec<usize> = inputs.iter().map(|&input| self.place(input).0).filter(|&at| at < all).collect();
+        leaving.sort_unstable();
+        leaving.dedup();
+        let tasks: Vec<&Task> = leaving.iter().filter_map(|&at| self.tasks.get(at)).map(|r| &r.task).collect();
+        self.outbox.leave(&self.plan, &tasks);
+        for at in leaving.into_iter().rev() {
             self.tasks.remove(at);
             for place in &mut self.places {
                 match place.0 {

@@ -1,0 +1,161 @@
+//! What lasts of keyed state on Kafka, through the built program: checkpoints that make a restart short, changelogs that
+//! keep nothing dead, commits that fail.
+
+use std::collections::HashMap;
+use std::process::Child;
+use std::time::Duration;
+
+use tamis_tests::kafka::broker::{Cluster, shared};
+use tamis_tests::kafka::topics::{Rec, unique, wait_until};
+use tamis_tests::program::{Folder, Ran};
+
+/// A pipeline with its topics and its folder.
+struct Job {
+    cluster: &'static Cluster,
+    folder: Folder,
+    name: String,
+    source: String,
+    sink: String,
+    /// `with` of the stage, and sections of the file that are added as they are.
+    with: &'static str,
+    more: &'static str,
+}
+
+impl Job {
+    fn new(area: &str, with: &'static str, more: &'static str) -> Job {
+        let cluster = shared();
+        let name = unique(area);
+        let (source, sink) = (format!("{name}-in"), format!("{name}-out"));
+        cluster.create(&source, 1, &[]);
+        cluster.create(&sink, 1, &[]);
+        Job { cluster, folder: Folder::new(&name), name, source, sink, with, more }
+    }
+
+    /// The file of a run to the end of what is there, or without an end.
+    fn file(&self, until: &str) {
+        let Job { name, source, sink, with, more, .. } = self;
+        let brokers = self.cluster.brokers();
+        self.folder.write(
+            "p.yaml",
+            format!(
+                "version: 1\nname: {name}\n\
+                 source: {{ kafka: {{ topics: {source}, brokers: '{brokers}'{until} }} }}\n\
+                 time: {{ field: value.t, unit: ms }}\n\
+                 stages:\n  - {{ uses: dedup, id: d, key: value.id, scope: partition, {with} }}\n\
+                 sink: {{ kafka: {{ topic: {sink} }} }}\n{more}"
+            ),
+        );
+    }
+
+    fn start(&self) -> Running {
+        self.file("");
+        Running(self.folder.start(&["run", "p.yaml", "-q"]))
+    }
+
+    /// Runs to the end of what is there now.
+    #[track_caller]
+    fn run(&self) -> Ran {
+        self.file(", until: end");
+        self.folder.run(&["-v", "run", "p.yaml"])
+    }
+
+    /// Writes records with these ids, of this event time in ms.
+    fn give(&self, time: i64, ids: impl IntoIterator<Item = u32>) {
+        let record = |id| Rec::new("k", &format!("{{\"id\":{id},\"t\":{time}}}")).at(0).timed(time);
+        self.cluster.write(&self.source, &ids.into_iter().map(record).collect::<Vec<_>>());
+    }
+
+    /// Records that left, as any reader sees them now.
+    fn out(&self) -> usize {
+        self.cluster.read_as(&self.sink, "read_committed").len()
+    }
+
+    /// The changelog as compaction would leave it: keys with their values, without those that were taken away.
+    fn state(&self) -> HashMap<Vec<u8>, Vec<u8>> {
+        let mut state = HashMap::new();
+        for record in self.cluster.read_as(&format!("{}-{}-changelog", self.name, self.source), "read_committed") {
+            let key = record.key.expect("every record of a changelog has a key");
+            match record.value {
+                Some(value) => drop(state.insert(key, value)),
+                None => drop(state.remove(&key)),
+            }
+        }
+        state
+    }
+}
+
+/// A process that is killed when the test ends early.
+struct Running(Child);
+
+impl Running {
+    fn kill(mut self) {
+        self.0.kill().expect("it can be killed");
+        self.0.wait().expect("it ends");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Records of the changelog that a run read, and what it began with.
+#[track_caller]
+fn restored(ran: &Ran) -> (u64, bool) {
+    let said = ran.err();
+    let line = said.lines().find(|line| line.contains("state restored")).unwrap_or_else(|| panic!("{said}"));
+    let records = line.split("records").nth(1).map(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_digit()));
+    let digits = records.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    (digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{line}")), line.contains("checkpoint"))
+}
+
+const QUICK: &str =
+    "state: { checkpoint: 200ms, changelog: { create: true, replication: 1 } }\nrun: { commit: 20ms }\n";
+
+#[test]
+fn a_checkpoint_that_was_written_between_commits_makes_the_restart_of_a_killed_process_short() {
+    let job = Job::new("warm", "state: { unbounded: true }", QUICK);
+    let running = job.start();
+    job.give(1, 0..5_000);
+    wait_until("all have left", || job.out() == 5_000);
+    // Slices are written with commits, which need something to commit.
+    for round in 0..60u32 {
+        job.give(1, 5_000 + 10 * round..5_010 + 10 * round);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    wait_until("those too", || job.out() == 5_600);
+    running.kill();
+    job.give(1, 0..5_700);
+    let ran = job.run().exits(0).says(&["5700 in, 100 out"]);
+    let (records, warm) = restored(&ran);
+    assert!(warm && records < 1_000, "{records} of more than 5600 records were read, from a checkpoint: {warm}");
+    // The last checkpoint of a run that ends has it all.
+    let (records, warm) = restored(&job.run().exits(0).says(&["0 in, 0 out"]));
+    assert!(warm && records <= 1, "{records} records were read, from a checkpoint: {warm}");
+}
+
+#[test]
+fn keys_of_a_window_that_was_dropped_just_before_a_kill_are_taken_away_by_the_next_process() {
+    let more = "state: { changelog: { create: true, replication: 1 } }\nrun: { commit: 1500ms }\n";
+    let job = Job::new("dead", "with: { window: { tumbling: 10s }, order: arrival, emit: immediate }", more);
+    let running = job.start();
+    // More than is taken away with one commit.
+    job.give(1_000, 0..10_000);
+    wait_until("the window is full", || job.out() == 10_000);
+    job.give(50_000, [1]);
+    wait_until("the window is dropped", || job.state().keys().any(|key| key[0] == 3));
+    running.kill();
+    let left = job.state().len();
+    assert!(left > 5_000, "{left}: the process had already taken most of it away");
+    job.give(50_000, 0..400);
+    job.file(", until: end");
+    // Many commits, for it takes some.
+    let quick = job.folder.read("p.yaml").replace("1500ms", "1ms") + "limits: { batch: { rows: 20 } }\n";
+    job.folder.write("p.yaml", quick);
+    job.folder.run(&["run", "p.yaml"]).exits(0).says(&["399 out"]);
+    let state = job.state();
+    let kinds = |kind: u8| state.keys().filter(|key| key[0] == kind).count();
+    assert_eq!((kinds(3), state.len()), (0, 401), "what is alive, and the marker");
+}
