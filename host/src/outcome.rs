@@ -34,6 +34,8 @@ pub struct Done {
     pub null_keys: u64,
     /// Of them, rows that failed.
     pub failed: u64,
+    /// Of them, rows that the guest dropped.
+    pub dropped: u64,
     /// The guest's own counters.
     pub counts: Vec<u64>,
 }
@@ -106,6 +108,7 @@ impl Assembly<'_> {
             let Some(record) = batch.rows.get(at) else { continue };
             let cause = batch.cause(at);
             match verdict {
+                1 => done.dropped += 1,
                 4 => {
                     if self.wants_duplicates {
                         let added = self.duplicate_of(row, duplicate, batch);

@@ -194,6 +194,10 @@ impl Stage {
         counters.add("null_key", done.null_keys);
         counters.add("records_out", done.next.rows.len() as u64);
         counters.add("failed", done.failed);
+        // A keyed stage drops what it says of each row: duplicates, late ones, and so on.
+        if self.key.is_none() {
+            counters.add("filtered", done.dropped);
+        }
     }
 
     /// The salted hashes of the keys of a decoded batch; none without a key. `Err`: one cannot be made.

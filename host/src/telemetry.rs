@@ -42,6 +42,11 @@ impl FailureLog {
         FailureLog { on, ..FailureLog::default() }
     }
 
+    /// Logs from now on, or does not.
+    pub fn turn(&mut self, on: bool) {
+        self.on = on;
+    }
+
     /// Counts failures at this seat, too.
     pub fn tell(&mut self, seat: Arc<Seat>) {
         self.seat = Some(seat);

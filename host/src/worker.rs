@@ -12,12 +12,15 @@ use crate::files::sink::Refused;
 use crate::files::source::{Broken, Polled, Polling, Position};
 use crate::held::Held;
 use crate::keyed::Keyed;
+use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::retry::{Attempts, Retry};
+use crate::stage::Counters;
 use crate::task::{Input, InputEvent, Marker, Sealed, Task};
 use crate::time::Activity;
 
 mod moving;
+pub mod orders;
 
 /// Where records, the clock and the wish to stop come from.
 pub trait Inbox {
@@ -43,6 +46,8 @@ pub trait Inbox {
     fn rewind(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
+    /// The pipeline goes on under this plan.
+    fn reload(&mut self, _plan: &Arc<Plan>, _chain: &Chain) {}
 }
 
 /// What an inbox gives.
@@ -110,6 +115,8 @@ pub trait Outbox: Out {
     fn full(&self) -> Option<String> {
         None
     }
+    /// The pipeline goes on under this plan.
+    fn reload(&mut self, _plan: &Plan) {}
     /// Something the operator should know.
     fn note(&mut self, text: &str);
 }
@@ -133,6 +140,9 @@ pub enum Outcome {
     /// It is not, and tasks must begin anew at the last one that is.
     Undone,
 }
+
+/// An order is noticed within this time, ns.
+const ATTENTION: i64 = 50_000_000;
 
 /// Place of an input that no task has.
 const NOWHERE: (usize, u16) = (usize::MAX, 0);
@@ -186,6 +196,10 @@ pub struct Worker<'a> {
     pub(crate) paused: bool,
     /// Whether a row may stop the run, or be tried again, so that batches must be kept until they are through.
     pub(crate) keeps: bool,
+    /// Where orders are given; none: nowhere.
+    seat: Option<Arc<Seat>>,
+    /// What stages had counted that a reload took away.
+    gone: Vec<Counters>,
 }
 
 /// A task, and what it could not do yet.
@@ -207,9 +221,7 @@ impl<'a> Worker<'a> {
     ) -> Worker<'a> {
         let now = inbox.now();
         let plan = Arc::clone(&chain.plan);
-        let bounded = plan.pipeline.stages.iter().any(|s| s.state.max_entries.or(s.state.max_bytes).is_some());
-        let retry = Retry::of(&plan);
-        let keeps = plan.pipeline.errors.tolerance == Tolerance::None || bounded || retry.total > 0;
+        let (retry, keeps) = (Retry::of(&plan), keeps(&plan));
         let tasks = restored.into_iter().map(Running::new).collect();
         let (places, blocked) = (Vec::new(), Vec::new());
         Worker {
@@ -228,7 +240,26 @@ impl<'a> Worker<'a> {
             dirty: false,
             paused: false,
             keeps,
+            seat: None,
+            gone: Vec::new(),
         }
+    }
+
+    /// Takes over from the plan what it works by.
+    fn settle_in(&mut self) {
+        let pipeline = &self.plan.pipeline;
+        (self.retry, self.keeps) = (Retry::of(&self.plan), keeps(&self.plan));
+        (self.pace.commit, self.pace.checkpoint) = (pipeline.run.commit, pipeline.state.checkpoint);
+    }
+
+    /// What stages had counted that a reload took away.
+    pub fn gone(&self) -> &[Counters] {
+        &self.gone
+    }
+
+    /// What it runs: after a reload another plan than that it began with.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan)
     }
 
     /// Runs until the input ends, somebody asks to stop, or something stops it. In each of these cases everything up
@@ -276,6 +307,9 @@ impl<'a> Worker<'a> {
                 return Ok(None);
             }
         }
+        if self.order()? {
+            return Ok(None);
+        }
         let until = self.until(now);
         let full = self.outbox.full();
         self.watch_blocked(now, full.is_some())?;
@@ -320,7 +354,8 @@ impl<'a> Worker<'a> {
         let deadlines = self.tasks.iter().filter_map(|r| r.task.deadline());
         let held = self.tasks.iter().filter_map(|r| r.held.as_ref().map(|held| held.again));
         let commit = self.dirty.then(|| self.committed.saturating_add(self.pace.commit));
-        deadlines.chain(held).chain(commit).min().unwrap_or(i64::MAX).max(now)
+        let orders = self.seat.as_ref().map(|_| now.saturating_add(ATTENTION));
+        deadlines.chain(held).chain(commit).chain(orders).min().unwrap_or(i64::MAX).max(now)
     }
 
     /// What is due by now: wakes, idle timers, and what waits for room.
@@ -497,6 +532,12 @@ impl<'a> Worker<'a> {
         }
         Ok(done)
     }
+}
+
+/// Whether a row may stop the run, or be tried again.
+fn keeps(plan: &Plan) -> bool {
+    let bounded = plan.pipeline.stages.iter().any(|s| s.state.max_entries.or(s.state.max_bytes).is_some());
+    plan.pipeline.errors.tolerance == Tolerance::None || bounded || Retry::of(plan).total > 0
 }
 
 impl Running {

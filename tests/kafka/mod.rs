@@ -1,5 +1,6 @@
 //! What runs against real Apache Kafka.
 
+mod asked;
 mod cases;
 mod conformance;
 mod damage;

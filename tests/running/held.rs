@@ -69,28 +69,52 @@ impl Inbox for Script {
     }
 }
 
-#[test]
-fn time_spent_waiting_for_a_failure_to_pass_makes_no_input_idle() {
-    let folder = Folder::new("held");
-    let text = "version: 1\nname: held\nsource: { file: [a, b] }\ntime: { field: value.t, idle: 200ms }\nstages:\n  \
-                - { uses: evil-stage, id: e, key: value.n, state: { unbounded: true }, with: { how: passing, n: 2, times: 1 } }\n  \
-                - { uses: dedup, id: d, key: value.n, with: { window: { tumbling: 1h } } }\nsink: { file: out }\n\
-                routes: { late: { file: late } }\n";
-    let pipeline = tamis::config::read(text, None, &|_| None).map_err(|(findings, _)| findings).unwrap();
+/// Runs stages over records of two inputs; the second one is hours ahead: were the first one idle, its hour would be
+/// over, and what waits late.
+#[track_caller]
+fn check(name: &str, stages: &str, records: &[(i64, u16, &'static str)], waits: i64, out: &str) {
+    let folder = Folder::new(name);
+    let text = format!(
+        "version: 1\nname: held\nsource: {{ file: [a, b] }}\ntime: {{ field: value.t, idle: 200ms }}\nstages:\n{stages}  \
+         - {{ uses: dedup, id: d, key: value.n, with: {{ window: {{ tumbling: 1h }} }} }}\nsink: {{ file: out }}\n\
+         routes: {{ late: {{ file: late }} }}\n"
+    );
+    let pipeline = tamis::config::read(&text, None, &|_| None).map_err(|(findings, _)| findings).unwrap();
     let plan = Arc::new(plan(&pipeline, library(), &Conditions::of(&pipeline, Some(2))).unwrap());
     let mut chain = Chain::open(&plan, true);
     let mut script = Script {
         clock: 0,
         inputs: ["a", "b"].map(|topic| Input { topic: topic.into(), partition: 0 }).to_vec(),
-        // The second input is hours ahead: were the first one idle, its hour would be over.
-        records: [(0, 0, r#"{"n":1,"t":0}"#), (10, 1, r#"{"n":5,"t":9000000}"#), (20, 0, r#"{"n":2,"t":1}"#)].into(),
+        records: records.iter().copied().collect(),
         offsets: [0, 0],
     };
     let mut ledger = Ledger::new(Sinks::open(&plan, &folder.path(".")).unwrap(), None, &plan);
     let pace = Pace { commit: i64::MAX, checkpoint: i64::MAX, flush: false };
     let ended = Worker::new(&mut chain, &mut script, &mut ledger, pace, 1, Vec::new()).run().unwrap();
     assert!(matches!(ended, Ended::Input), "{ended:?}");
-    assert!(script.clock >= 320 * MS, "it waited: {}", script.clock);
+    assert!(script.clock >= waits * MS, "it waited: {}", script.clock);
     assert_eq!(folder.read("late"), "");
-    assert_eq!(folder.read("out"), "{\"n\":1,\"t\":0}\n{\"n\":2,\"t\":1}\n{\"n\":5,\"t\":9000000}\n");
+    assert_eq!(folder.read("out"), out);
+}
+
+#[test]
+fn time_spent_waiting_for_a_failure_to_pass_makes_no_input_idle() {
+    check(
+        "held",
+        "  - { uses: evil-stage, id: e, key: value.n, state: { unbounded: true }, with: { how: passing, n: 2, times: 1 } }\n",
+        &[(0, 0, r#"{"n":1,"t":0}"#), (10, 1, r#"{"n":5,"t":9000000}"#), (20, 0, r#"{"n":2,"t":1}"#)],
+        320,
+        "{\"n\":1,\"t\":0}\n{\"n\":2,\"t\":1}\n{\"n\":5,\"t\":9000000}\n",
+    );
+}
+
+#[test]
+fn time_spent_waiting_for_room_makes_no_input_idle() {
+    check(
+        "held-room",
+        "  - { uses: dedup, id: full, key: value.n, state: { max_entries: 2, retention: { for: 700ms, clock: processing } } }\n",
+        &[(0, 0, r#"{"n":1,"t":0}"#), (10, 1, r#"{"n":5,"t":9000000}"#), (20, 0, r#"{"n":2,"t":1}"#)],
+        700,
+        "{\"n\":1,\"t\":0}\n{\"n\":2,\"t\":1}\n{\"n\":5,\"t\":9000000}\n",
+    );
 }

@@ -7,6 +7,7 @@ use tamis_tests::program::{Folder, Ran};
 
 use super::faults::evil_guests;
 
+mod asked;
 mod follow;
 mod held;
 mod stop;

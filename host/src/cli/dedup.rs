@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -84,7 +85,8 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let pipeline = read(&text, session)?;
     let ready =
         run::prepare(session, Path::new(NAME), pipeline, &library).map_err(|failure| in_words(args, failure))?;
-    run::run(session, vec![ready])
+    // There is no file to read again: a hangup ends it, as it ends other programs.
+    run::run(session, vec![ready], &AtomicBool::new(false))
 }
 
 /// Beside this name, which is in the folder of the caller, relative paths and modules are looked for.

@@ -12,9 +12,11 @@ use output::{Color, Reply, Session};
 
 pub mod codes;
 pub mod completions;
+pub mod control;
 pub mod dedup;
 pub mod exit;
 pub mod explain;
+pub mod forget;
 pub mod import;
 pub mod inspect;
 pub mod list;
@@ -22,9 +24,11 @@ pub mod load;
 pub mod operations;
 pub mod output;
 pub mod plan;
+pub mod reload;
 pub mod reset;
 pub mod run;
 pub mod schema;
+pub mod summary;
 pub mod test;
 pub mod validate;
 
@@ -78,6 +82,10 @@ enum Verb {
     Dedup(dedup::Args),
     /// Move a pipeline on Kafka to another place in its input
     Reset(reset::Args),
+    /// Free what a pipeline knows of a key, or all it knows; it may run meanwhile
+    Forget(forget::Args),
+    /// Let a running pipeline go on under its file as it is now
+    Reload(reload::Args),
 }
 
 /// Parses, conducts, answers the exit code. `environment`: what the verbs may know of it.
@@ -143,6 +151,8 @@ fn dispatch(verb: &Verb, session: &mut Session) -> (&'static str, Result<Reply, 
         Verb::Test(args) => ("test", test::main(args, session)),
         Verb::Dedup(args) => ("dedup", dedup::main(args, session)),
         Verb::Reset(args) => ("reset", reset::main(args, session)),
+        Verb::Forget(args) => ("forget", forget::main(args, session)),
+        Verb::Reload(args) => ("reload", reload::main(args, session)),
     }
 }
 
@@ -155,7 +165,7 @@ mod tests {
     use super::*;
 
     /// Arguments for each verb, good or bad: the envelope is the same.
-    const CALLS: [&[&str]; 13] = [
+    const CALLS: [&[&str]; 15] = [
         &["run", "no-such-file.yaml"],
         &["validate", "no-such-file.yaml"],
         &["plan", "no-such-file.yaml"],
@@ -168,6 +178,8 @@ mod tests {
         &["schema"],
         &["completions", "bash"],
         &["reset", "no-such-file.yaml", "--to", "latest"],
+        &["forget", "no-such-file.yaml", "--all"],
+        &["reload", "no-such-file.yaml"],
         &["dedup", "--from", "no-such-file.jsonl", "--to", "-", "--key", "id"],
     ];
 

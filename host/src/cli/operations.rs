@@ -1,6 +1,7 @@
 //! Where a run tells of itself: the addresses that its pipelines name, one server for the process.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::exit::Failure;
@@ -10,7 +11,8 @@ use crate::ops::{Board, server};
 
 /// Serves health and metrics where the pipelines say. An input that ends needs no such place: without one that was
 /// asked for it does as well.
-pub fn serve(session: &Session, board: &Arc<Board>, pipelines: &[&Pipeline]) -> Result<(), Failure> {
+/// Gives an address at which it serves, if there is one.
+pub fn serve(session: &Session, board: &Arc<Board>, pipelines: &[&Pipeline]) -> Result<Option<SocketAddr>, Failure> {
     let mut wanted: BTreeMap<&str, bool> = BTreeMap::new();
     for pipeline in pipelines {
         if let Some(address) = pipeline.run.http.as_deref() {
@@ -28,9 +30,9 @@ pub fn serve(session: &Session, board: &Arc<Board>, pipelines: &[&Pipeline]) -> 
             Ok((listener, moved)) => {
                 let at = listener.local_addr().map_or(address.to_owned(), |at| at.to_string());
                 if moved && !must {
-                    continue;
-                }
-                if moved {
+                    // Nobody looks for it there; orders find it by the state directory.
+                    tracing::debug!("health and metrics are at http://{at}");
+                } else if moved {
                     session.say(&format!("warning: {address} is taken: health and metrics are at http://{at}"));
                 } else if session.verbose > 0 || address.ends_with(":0") {
                     session.say(&format!("health and metrics are at http://{at}"));
@@ -43,6 +45,8 @@ pub fn serve(session: &Session, board: &Arc<Board>, pipelines: &[&Pipeline]) -> 
             }
         }
     }
+    let address = serving.listeners.first().and_then(|listener| listener.local_addr().ok());
     server::start(Arc::clone(board), serving)
+        .map(|()| address)
         .map_err(|error| Failure::environment(format!("a thread cannot be started: {error}")))
 }

@@ -80,6 +80,17 @@ impl Session {
         }
     }
 
+    /// Says an error that does not end the command, with its ways out.
+    pub fn complain(&self, message: &str, help: &[String]) {
+        let group = Group::with_title(Level::ERROR.primary_title(printable(message)));
+        let renderer = if self.color_err { Renderer::styled() } else { Renderer::plain() };
+        let mut text = renderer.render(&[group]);
+        for help in help {
+            text.push_str(&format!("\n  help: {}", printable(help)));
+        }
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+
     /// Whether stderr is a terminal: progress may redraw itself.
     pub fn talks_to_terminal(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
@@ -151,13 +162,7 @@ impl Session {
             }
             Err(failure) => {
                 self.show(&failure.diagnostics);
-                let group = Group::with_title(Level::ERROR.primary_title(printable(&failure.message)));
-                let renderer = if self.color_err { Renderer::styled() } else { Renderer::plain() };
-                let mut text = renderer.render(&[group]);
-                for help in &failure.help {
-                    text.push_str(&format!("\n  help: {}", printable(help)));
-                }
-                let _ = writeln!(std::io::stderr().lock(), "{text}");
+                self.complain(&failure.message, &failure.help);
                 code
             }
         }

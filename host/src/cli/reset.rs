@@ -8,12 +8,12 @@ use serde_json::json;
 use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session};
-use super::run::failure;
+use super::run::{failure, judge};
 use crate::config::kafka::Start;
 use crate::config::pipeline::Source;
 use crate::config::values;
 use crate::kafka::client::Clients;
-use crate::kafka::reset;
+use crate::kafka::reset::{self, Forget, Place};
 use crate::kafka::topics::Topics;
 use crate::plan::{self, Conditions};
 
@@ -53,7 +53,9 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let mut conditions = Conditions::of(&pipeline, None);
     conditions.partitions = crate::kafka::run::partitions(&pipeline, &topics).map_err(failure)?;
     let plan = plan::plan(&pipeline, &library, &conditions).map_err(|f| load::refused(&args.file, f))?;
-    let moved = reset::reset(&Arc::new(plan), &clients, &topics, to, args.forget).map_err(failure)?;
+    let forget = if args.forget { Forget::All } else { Forget::Nothing };
+    let moved =
+        reset::reset(&Arc::new(plan), &clients, &topics, Place::To(to), &forget, &judge(&library)).map_err(failure)?;
     let lines = moved.iter().map(|m| {
         let from = m.from.map_or("none".to_owned(), |offset| offset.to_string());
         format!("{}/{}: {from} -> {}, {} entries kept\n", m.place.0, m.place.1, m.to, m.entries)

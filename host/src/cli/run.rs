@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::control;
 use super::exit::Failure;
 use super::load;
 use super::operations;
 use super::output::{Reply, Session};
+use super::reload::{Again, Live};
+use super::summary::{Summary, Totals, counters};
 use crate::chain::Chain;
 use crate::config::guests::Library;
 use crate::config::pipeline::{self, Pipeline};
@@ -21,7 +24,7 @@ use crate::files::desk::{self, Desk};
 use crate::files::journal::{Journal, Last};
 use crate::files::ledger::Ledger;
 use crate::files::place::{self, StateDir};
-use crate::files::sink::{Counts, Sinks};
+use crate::files::sink::Sinks;
 use crate::files::source::{Codec, Settings, Source};
 use crate::files::{Trouble, frame};
 use crate::kafka;
@@ -37,7 +40,7 @@ const ATTENTION: Duration = Duration::from_millis(50);
 /// What a pipeline does by itself to keep to `run.stop` has this time to come to an end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Runs pipelines.
+/// Runs pipelines until their input ends or SIGTERM comes; SIGHUP lets them read their files again.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Pipeline files; `-` is standard input
@@ -53,11 +56,13 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
         let pipeline = load::pipeline(session, file, &library)?;
         ready.push(prepare(session, file, pipeline, &library)?);
     }
-    run(session, ready)
+    let hangup = desk::flag_on_hangup().map_err(failure)?;
+    run(session, ready, &hangup)
 }
 
-/// Runs what was prepared; several pipelines at once, each in a thread of its own.
-pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
+/// Runs what was prepared; several pipelines at once, each in a thread of its own. `hangup` is set when their files are
+/// to be read again.
+pub fn run(session: &mut Session, ready: Vec<Ready>, hangup: &AtomicBool) -> Result<Reply, Failure> {
     if session.json && ready.iter().any(|r| matches!(r.plan.pipeline.sink, pipeline::Sink::Stdout { .. })) {
         return Err(Failure::invalid("`--json` and the sink `stdout` both want standard output")
             .help("write to a file, or leave `--json` out"));
@@ -70,8 +75,10 @@ pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
     }
     let board = Board::new(Arc::clone(&stop));
     let pipelines: Vec<&Pipeline> = ready.iter().map(|ready| &ready.plan.pipeline).collect();
-    operations::serve(session, &board, &pipelines)?;
-    let outcomes = all(ready, &stop, &board, talk)?;
+    let address = operations::serve(session, &board, &pipelines)?;
+    let folders: Vec<PathBuf> = ready.iter().filter_map(|ready| ready.means.folder().map(Path::to_path_buf)).collect();
+    let _controls = control::announce(address, &board.token, &folders).map_err(failure)?;
+    let outcomes = all(session, ready, &stop, &board, talk, hangup)?;
     board.close();
     let mut summaries = Vec::new();
     let mut failed = None;
@@ -96,20 +103,30 @@ pub fn run(session: &Session, ready: Vec<Ready>) -> Result<Reply, Failure> {
 /// `run.stop` allows each. One that takes longer is left behind, and ends with the process: what it has not committed is
 /// left to the next run.
 fn all(
+    session: &mut Session,
     ready: Vec<Ready>,
     stop: &Arc<AtomicBool>,
     board: &Board,
     talk: Talk,
+    hangup: &AtomicBool,
 ) -> Result<Vec<Result<Summary, Failure>>, Failure> {
     let (tell, hear) = channel();
     let mut waiting: Vec<(String, Duration)> = Vec::new();
+    let mut again = Again::default();
     for (at, ready) in ready.into_iter().enumerate() {
         let pipeline = &ready.plan.pipeline;
         waiting.push((pipeline.name.clone(), Duration::from_nanos(u64::try_from(pipeline.run.stop).unwrap_or(0))));
         let (stop, seat, tell) = (Arc::clone(stop), board.seat(&pipeline.name), tell.clone());
+        again.live.push(Live {
+            file: ready.file.clone(),
+            plan: Arc::clone(&ready.plan),
+            partitions: ready.partitions,
+            seat: Arc::clone(&seat),
+        });
         let thread = std::thread::Builder::new().name(pipeline.name.clone());
         let thread = thread.spawn(move || {
             let outcome = one(ready, &stop, &seat, talk);
+            seat.orders.close();
             // Nobody hears it who was too late.
             let _ = tell.send((at, outcome));
         });
@@ -128,6 +145,7 @@ fn all(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        again.turn(session, board, hangup);
         if stop.load(Ordering::Relaxed) {
             let asked = *asked.get_or_insert_with(Instant::now);
             for ((name, patience), outcome) in waiting.iter().zip(&mut outcomes) {
@@ -149,7 +167,11 @@ fn not_drained(name: &str, patience: Duration) -> Failure {
 
 /// A pipeline whose files, guests and state were found.
 pub struct Ready {
+    /// Its file.
+    file: PathBuf,
     plan: Arc<Plan>,
+    /// Partitions of its source, as far as they are known.
+    partitions: Option<u32>,
     means: Means,
     library: Arc<Library>,
 }
@@ -197,7 +219,7 @@ pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Arc
         made = plan(&conditions)?;
         let folder = state_folder(session, &pipeline, &base).map_err(failure)?;
         let means = kafka::run::Means::find(&made, clients, &topics, &folder).map_err(failure)?;
-        return Ok(Ready { plan: Arc::new(made), means: Means::Kafka(Box::new(means)), library: Arc::clone(library) });
+        return Ok(ready(file, made, &conditions, Means::Kafka(Box::new(means)), library));
     }
     let paths = paths.map_err(failure)?;
     let journal = match lasts(&pipeline) {
@@ -212,21 +234,40 @@ pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Arc
             Some(journal)
         }
     };
-    Ok(Ready { plan: Arc::new(made), means: Means::Files { base, paths, journal }, library: Arc::clone(library) })
+    Ok(ready(file, made, &conditions, Means::Files { base, paths, journal }, library))
+}
+
+fn ready(file: &Path, plan: Plan, conditions: &Conditions, means: Means, library: &Arc<Library>) -> Ready {
+    let (plan, library, partitions) = (Arc::new(plan), Arc::clone(library), conditions.partitions);
+    Ready { file: file.to_path_buf(), plan, partitions, means, library }
+}
+
+impl Means {
+    /// The folder that is this process's as long as it runs.
+    fn folder(&self) -> Option<&Path> {
+        match self {
+            Means::Files { journal, .. } => journal.as_ref().map(|(journal, _)| journal.path()),
+            Means::Kafka(means) => Some(means.folder()),
+        }
+    }
 }
 
 /// Whether anything is kept between runs: not with a standard stream at either end.
-fn lasts(pipeline: &Pipeline) -> bool {
+pub(super) fn lasts(pipeline: &Pipeline) -> bool {
     let source = matches!(pipeline.source, pipeline::Source::File { .. });
     let sink = matches!(pipeline.sink, pipeline::Sink::File { .. });
     pipeline.state.durable && source && sink
 }
 
-fn open_journal(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<(Journal, Option<Last>), Trouble> {
+pub(super) fn open_journal(
+    session: &Session,
+    pipeline: &Pipeline,
+    base: &Path,
+) -> Result<(Journal, Option<Last>), Trouble> {
     Journal::open(StateDir::open(&state_folder(session, pipeline, base)?)?)
 }
 
-fn state_folder(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<PathBuf, Trouble> {
+pub(super) fn state_folder(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<PathBuf, Trouble> {
     match &pipeline.state.dir {
         Some(dir) => Ok(base.join(dir)),
         None => {
@@ -237,7 +278,7 @@ fn state_folder(session: &Session, pipeline: &Pipeline, base: &Path) -> Result<P
 }
 
 /// What the kept state of each stage was made with.
-fn identities(last: &Last) -> BTreeMap<String, Value> {
+pub(super) fn identities(last: &Last) -> BTreeMap<String, Value> {
     let sealed = last.tasks.iter().flat_map(|(_, sealed)| sealed);
     sealed.filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?))).collect()
 }
@@ -267,7 +308,7 @@ fn one(ready: Ready, stop: &Arc<AtomicBool>, seat: &Arc<Seat>, talk: Talk) -> Re
     telemetry::with_log(talk.terminal, talk.verbose, || {
         let name = ready.plan.pipeline.name.clone();
         let began = Instant::now();
-        let Ready { plan, means, library } = ready;
+        let Ready { plan, means, library, .. } = ready;
         let done = match means {
             Means::Files { base, paths, journal } => work(plan, base, paths, journal, Arc::clone(stop), seat, talk),
             Means::Kafka(means) => on_kafka(plan, *means, &library, Arc::clone(stop), seat),
@@ -300,11 +341,10 @@ fn on_kafka(
     seat: &Arc<Seat>,
 ) -> Result<Summary, Trouble> {
     seat.modules(&plan);
-    let did = kafka::run::work(&plan, means, judge(&plan, library), stop, seat)?;
+    let did = kafka::run::work(&plan, means, judge(library), stop, seat)?;
     Ok(Summary {
         name: plan.pipeline.name.clone(),
-        records_in: did.records,
-        duplicates: did.duplicates,
+        totals: Totals { records: did.records, duplicates: did.duplicates, filtered: did.filtered },
         counts: did.counts,
         commits: did.commits,
         asked: matches!(did.ended, Ended::Asked),
@@ -315,9 +355,8 @@ fn on_kafka(
 }
 
 /// Says whether kept state may be used: as at the start of a run on files, the plan is made against it.
-fn judge<'a>(plan: &Arc<Plan>, library: &'a Library) -> kafka::inbox::Judge<'a> {
-    let plan = Arc::clone(plan);
-    Box::new(move |stored| {
+pub(super) fn judge(library: &Library) -> kafka::inbox::Judge<'_> {
+    Box::new(move |plan, stored| {
         let made_with: BTreeMap<String, Value> =
             plan.stages.iter().map(|stage| (stage.id.clone(), stage.identity.clone())).collect();
         if stored.iter().all(|(stage, identity)| made_with.get(stage).is_none_or(|own| own == identity)) {
@@ -372,16 +411,17 @@ fn work(
     let pace =
         Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !plan.pipeline.state.durable };
     let mut worker = Worker::new(&mut chain, &mut desk, &mut ledger, pace, salt(), restored);
+    worker.obey(Arc::clone(seat));
     let ended = worker.run();
-    let after = Totals::of(&plan, worker.tasks());
+    let plan = worker.plan();
+    let after = Totals::of(&plan, worker.tasks()).with(worker.gone());
     let stages = counters(&plan, worker.tasks());
     ledger.close_log();
     ledger.end_progress();
     let ended = ended?;
     Ok(Summary {
         name: plan.pipeline.name.clone(),
-        records_in: after.records - before.records,
-        duplicates: after.duplicates - before.duplicates,
+        totals: after.since(before),
         counts: ledger.counts(),
         commits: ledger.commits,
         asked: matches!(ended, Ended::Asked),
@@ -392,7 +432,7 @@ fn work(
 }
 
 /// Tasks as the last commit left them.
-fn restore(plan: &Plan, chain: &Chain, last: Option<Last>, now: i64) -> Vec<Task> {
+pub(super) fn restore(plan: &Plan, chain: &Chain, last: Option<Last>, now: i64) -> Vec<Task> {
     let tasks = last.map(|last| last.tasks).unwrap_or_default();
     tasks
         .into_iter()
@@ -450,86 +490,4 @@ fn stopped_by(ended: &Ended) -> Option<Failure> {
             .help("or pass over them: `errors: { tolerance: all }`");
     }
     Some(failed.help("what came before it is committed; the next run goes on there"))
-}
-
-/// Sums over tasks, of all runs so far.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    records: u64,
-    duplicates: u64,
-}
-
-impl Totals {
-    fn of<'a>(plan: &Plan, tasks: impl Iterator<Item = &'a Task>) -> Totals {
-        let mut totals = Totals::default();
-        for task in tasks {
-            totals.records += task.marker().arrivals;
-            for (_, counters) in task.counters(plan) {
-                totals.duplicates += counters.get("duplicates_dropped").copied().unwrap_or(0);
-            }
-        }
-        totals
-    }
-}
-
-/// Counters of every stage, over all tasks and runs.
-fn counters<'a>(plan: &Plan, tasks: impl Iterator<Item = &'a Task>) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let mut stages: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for (stage, counters) in tasks.flat_map(|task| task.counters(plan)) {
-        let sums = stages.entry(stage).or_default();
-        for (name, count) in counters {
-            *sums.entry(name).or_default() += count;
-        }
-    }
-    stages
-}
-
-/// What a run did.
-#[derive(Debug, Default)]
-struct Summary {
-    name: String,
-    records_in: u64,
-    duplicates: u64,
-    counts: Counts,
-    commits: u64,
-    asked: bool,
-    stages: BTreeMap<String, BTreeMap<String, u64>>,
-    took: Duration,
-    failed: Option<Failure>,
-}
-
-impl Summary {
-    fn text(&self) -> String {
-        let counts = &self.counts;
-        let mut parts = vec![format!("{} in", self.records_in), format!("{} out", counts.main)];
-        let mut also = |count: u64, what: &str| {
-            if count > 0 {
-                parts.push(format!("{count} {what}"));
-            }
-        };
-        also(self.duplicates, "duplicates");
-        also(counts.late, "late");
-        also(counts.late_lost, "late ones went nowhere (no `routes.late`, no dead letter)");
-        also(counts.dead, "dead-lettered");
-        also(counts.failed_lost, "failed and passed over");
-        let how = if self.asked { ", stopped" } else { "" };
-        format!("{}: {} ({:.1} s{how})", self.name, parts.join(", "), self.took.as_secs_f64())
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "pipeline": self.name,
-            "records_in": self.records_in,
-            "records_out": self.counts.main,
-            "duplicates": self.duplicates,
-            "late": self.counts.late,
-            "late_lost": self.counts.late_lost,
-            "dead_lettered": self.counts.dead,
-            "failed_passed_over": self.counts.failed_lost,
-            "commits": self.commits,
-            "ended": if self.asked { "stopped" } else { "input" },
-            "seconds": self.took.as_secs_f64(),
-            "stages": self.stages,
-        })
-    }
 }

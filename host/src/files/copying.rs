@@ -49,6 +49,11 @@ impl Journal {
         }
     }
 
+    /// The pieces that are still to come do not fit those that are written: there is no copy.
+    pub fn give_up_copy(&mut self) {
+        self.copying = None;
+    }
+
     /// Whether a copy is under way.
     pub fn is_copying(&self) -> bool {
         self.copying.is_some()

@@ -79,6 +79,14 @@ impl Inbox for Desk {
     }
 }
 
+/// A flag that SIGHUP sets.
+pub fn flag_on_hangup() -> Result<Arc<AtomicBool>, Trouble> {
+    let hangup = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&hangup))
+        .map_err(|error| Trouble::new(format!("signals cannot be handled: {error}"), "report this"))?;
+    Ok(hangup)
+}
+
 /// A flag that SIGTERM and SIGINT set; a second of them ends the process at once with 128 and its number.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Trouble> {
     let stop = Arc::new(AtomicBool::new(false));

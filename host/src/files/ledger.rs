@@ -48,8 +48,7 @@ pub struct Ledger {
 impl Ledger {
     /// Sinks that were cut back to the last commit, and the journal that told so.
     pub fn new(sinks: Sinks, journal: Option<Journal>, plan: &Plan) -> Ledger {
-        let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
-        let keep_polled = changes && plan.pipeline.errors.dead_letter.is_some();
+        let keep_polled = keeps_polled(plan);
         let (last, quota) = (sinks.positions(), plan.pipeline.state.quota);
         Ledger {
             last,
@@ -145,6 +144,11 @@ impl Ledger {
         self.full = (disk > self.quota).then_some(disk);
         Ok(())
     }
+}
+
+fn keeps_polled(plan: &Plan) -> bool {
+    let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
+    changes && plan.pipeline.errors.dead_letter.is_some()
 }
 
 fn with_markers<'a>(tasks: &'a [&mut Task], states: Vec<Vec<Sealed>>) -> Vec<(&'a Marker, Vec<Sealed>)> {
@@ -249,6 +253,15 @@ impl Outbox for Ledger {
         let print = crate::config::values::print_size;
         let disk = self.full?;
         Some(format!("the state takes {} on disk, `state.quota` is {}", print(disk), print(self.quota)))
+    }
+
+    fn reload(&mut self, plan: &Plan) {
+        self.sinks.reload(plan);
+        self.quota = plan.pipeline.state.quota;
+        self.keep_polled = keeps_polled(plan);
+        if let Some(journal) = &mut self.journal {
+            journal.give_up_copy();
+        }
     }
 
     fn note(&mut self, text: &str) {

@@ -162,6 +162,12 @@ impl StateDir {
     }
 }
 
+/// Whether a run holds a state directory now.
+pub fn is_held(path: &Path) -> bool {
+    let lock = File::options().write(true).open(path.join("lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// Bytes of the files in a folder and below; one that goes away meanwhile has none.
 fn bytes_below(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -193,6 +193,14 @@ impl Sinks {
         Ok(notes)
     }
 
+    /// Takes over from another plan of the same pipeline which failures hold up a push, and what of them is logged.
+    pub fn reload(&mut self, plan: &Plan) {
+        let errors = &plan.pipeline.errors;
+        self.gate = Gate::of(plan);
+        self.log.turn(errors.log);
+        self.include_values = errors.include_values;
+    }
+
     /// How far each file has got; call after `sync`.
     pub fn positions(&self) -> Vec<SinkPosition> {
         let files = self.writers.iter().filter(|w| w.is_file());

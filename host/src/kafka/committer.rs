@@ -218,6 +218,11 @@ impl Committer {
         self.buried.add(place, dead);
     }
 
+    /// The plan is another one: slices of checkpoints that are under way do not fit it.
+    pub fn reload(&mut self) {
+        self.rounds.iter_mut().for_each(Rounds::give_up);
+    }
+
     /// Nothing since the last commit has happened.
     pub fn abandon(&mut self) -> Result<(), Trouble> {
         self.broken = None;

@@ -18,12 +18,15 @@ use super::owned::{Owned, Stage, fill};
 use super::raw::high_watermark;
 use super::reading::Restored;
 use super::restore::{Answer, Begin, Found, Job};
+use super::run::lost;
 use super::token::Token;
 use super::watchdog::Watchdog;
+use crate::chain::Chain;
 use crate::files::Trouble;
 use crate::files::source::{Polled, Polling, Position};
 use crate::ops::{Phase, Seat};
-use crate::task::Input;
+use crate::plan::Plan;
+use crate::task::{Input, Task};
 use crate::worker::{Event, Inbox, Joined};
 
 /// A signal is noticed within this time.
@@ -34,8 +37,8 @@ const REPORT: Duration = Duration::from_secs(1);
 /// The last token of every partition that is owned; inbox and outbox share it.
 pub type Tokens = Rc<RefCell<HashMap<Place, Token>>>;
 
-/// Says whether kept state may be used: stage and what it was made with, of all stages.
-pub type Judge<'a> = Box<dyn Fn(&BTreeMap<String, serde_json::Value>) -> Result<(), Trouble> + 'a>;
+/// Says whether a plan may use kept state: stage and what it was made with, of all stages.
+pub type Judge<'a> = Box<dyn Fn(&Plan, &BTreeMap<String, serde_json::Value>) -> Result<(), Trouble> + 'a>;
 
 /// The inbox.
 pub struct KafkaInbox<'a> {
@@ -52,6 +55,7 @@ pub struct KafkaInbox<'a> {
     answers: Receiver<Answer>,
     tokens: Tokens,
     judge: Judge<'a>,
+    plan: Arc<Plan>,
     stop: Arc<AtomicBool>,
     latest: i64,
     /// The group has spoken at least once.
@@ -65,8 +69,8 @@ pub struct KafkaInbox<'a> {
     ended: bool,
     /// With `until: end`, where each partition ended at first.
     ends: HashMap<Place, i64>,
-    /// Duplicates that the tasks which are here had dropped before they came.
-    duplicates: HashMap<Place, u64>,
+    /// What the tasks which are here had dropped before they came: duplicates, and filtered records.
+    lost: HashMap<Place, (u64, u64)>,
     /// Where it is told that the loop turns, what it does, how far behind it is; when that was told last.
     seat: Option<(Arc<Seat>, Phase, Instant)>,
     watchdog: Watchdog,
@@ -86,6 +90,7 @@ impl<'a> KafkaInbox<'a> {
         job: impl FnOnce(Sender<Answer>) -> Job,
         tokens: Tokens,
         judge: Judge<'a>,
+        plan: Arc<Plan>,
         stop: Arc<AtomicBool>,
     ) -> KafkaInbox<'a> {
         let (say, answers) = channel();
@@ -100,6 +105,7 @@ impl<'a> KafkaInbox<'a> {
             answers,
             tokens,
             judge,
+            plan,
             stop,
             latest: i64::MIN,
             assigned: false,
@@ -108,7 +114,7 @@ impl<'a> KafkaInbox<'a> {
             leaving: None,
             ended: false,
             ends: HashMap::new(),
-            duplicates: HashMap::new(),
+            lost: HashMap::new(),
             seat: None,
             watchdog: Watchdog::new(),
             away: false,
@@ -156,9 +162,9 @@ impl<'a> KafkaInbox<'a> {
         }
     }
 
-    /// Duplicates that the tasks which are here had dropped before they came.
-    pub fn duplicates_before(&self) -> u64 {
-        self.duplicates.values().sum()
+    /// What the tasks which are here had dropped before they came: duplicates, and filtered records.
+    pub fn lost_before(&self) -> (u64, u64) {
+        self.lost.values().fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
     }
 
     /// The run ends as it should: what comes next did not end it.
@@ -319,7 +325,7 @@ impl<'a> KafkaInbox<'a> {
             stages.clone().filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
         let identities: BTreeMap<String, serde_json::Value> = identities.collect();
         if !identities.is_empty() {
-            (self.judge)(&identities)?;
+            (self.judge)(&self.plan, &identities)?;
         }
         if records > 0 || warm {
             let from = if warm { "a checkpoint" } else { "nothing" };
@@ -327,9 +333,8 @@ impl<'a> KafkaInbox<'a> {
         }
         self.tokens.borrow_mut().insert(place.clone(), token.unwrap_or_default());
         // A partition that begins anew after a commit that failed has been counted.
-        let counters = marker.iter().flat_map(|marker| &marker.task.counters);
-        let dropped = counters.filter_map(|c| c.0.get("duplicates_dropped")).sum();
-        self.duplicates.entry(place.clone()).or_insert(dropped);
+        let counters = marker.as_ref().map(|marker| marker.task.counters.as_slice()).unwrap_or_default();
+        self.lost.entry(place.clone()).or_insert(lost(counters));
         let proves = exact && self.job.clients.guards.digest;
         let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| proves).collect();
         Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, dead, digests })))
@@ -458,9 +463,14 @@ impl Inbox for KafkaInbox<'_> {
         self.watchdog.forget(&places);
         self.owned.retain(|o| !places.contains(&o.place));
         self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
-        self.duplicates.retain(|place, _| !places.contains(place));
+        self.lost.retain(|place, _| !places.contains(place));
         // What is not assigned yet cannot be unassigned; the library waits for an answer all the same.
         self.member.unassign(&ours)
+    }
+
+    fn reload(&mut self, plan: &Arc<Plan>, chain: &Chain) {
+        self.plan = Arc::clone(plan);
+        self.job.settings = Arc::new(Task::settings(chain));
     }
 
     fn rewind(&mut self) -> Result<(), Trouble> {

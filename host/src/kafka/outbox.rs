@@ -102,7 +102,6 @@ impl KafkaOutbox {
     /// An outbox over what commits.
     pub fn new(committer: Committer, targets: Targets, clients: &Clients, plan: &Plan) -> KafkaOutbox {
         let pipeline = &plan.pipeline;
-        let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
         KafkaOutbox {
             committer,
             pipeline: pipeline.name.clone(),
@@ -110,7 +109,7 @@ impl KafkaOutbox {
             gate: Gate::of(plan),
             log: FailureLog::new(pipeline.errors.log),
             include_values: pipeline.errors.include_values,
-            keep_polled: changes && pipeline.errors.dead_letter.is_some(),
+            keep_polled: keeps_polled(plan),
             largest: clients.largest(),
             pending: Vec::new(),
             emissions: Vec::new(),
@@ -409,9 +408,23 @@ impl Outbox for KafkaOutbox {
         }
     }
 
+    fn reload(&mut self, plan: &Plan) {
+        let errors = &plan.pipeline.errors;
+        self.gate = Gate::of(plan);
+        self.log.turn(errors.log);
+        self.include_values = errors.include_values;
+        self.keep_polled = keeps_polled(plan);
+        self.committer.reload();
+    }
+
     fn note(&mut self, text: &str) {
         tracing::warn!("{text}");
     }
+}
+
+fn keeps_polled(plan: &Plan) -> bool {
+    let changes = plan.stages.iter().any(|stage| !stage.writes.is_empty());
+    changes && plan.pipeline.errors.dead_letter.is_some()
 }
 
 /// The bytes of a key or a value; a document that leaves by a route, undecided by any codec, leaves as JSON text.

@@ -13,8 +13,9 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::changelog::{self, MARKER_KEY, Marker};
 use super::client::{Clients, PATIENCE, ends};
 use super::committer::{hand_over, nonce, stages};
-use super::group::Place;
+use super::group::Place as Partition;
 use super::grown::grown;
+use super::inbox::Judge;
 use super::raw::{Fault, GroupMetadata, Producer, Record};
 use super::reading::Restored;
 use super::restore::Job;
@@ -27,30 +28,57 @@ use crate::files::Trouble;
 use crate::keyed::Change;
 use crate::plan::Plan;
 use crate::task::{Input, Sealed, Task};
+use crate::worker::orders;
 
 /// How long the transaction of a reset may take, ms: all state may be in it.
 const PATIENCE_MS: i64 = 300_000;
+
+const KEY: &str = "`--value`, `--key` and `--header` are what the source has, before anything is decoded";
 
 /// What became of one partition.
 #[derive(Clone, Debug)]
 pub struct Moved {
     /// The partition.
-    pub place: Place,
+    pub place: Partition,
     /// Its position before; none: it had none.
     pub from: Option<i64>,
     /// Its position now.
     pub to: i64,
     /// Entries and marks that are kept.
     pub entries: u64,
+    /// Entries and marks that are gone.
+    pub forgotten: u64,
 }
 
-/// Moves every partition of a pipeline's source to `to`; with `forget` its state is empty afterwards.
+/// Where a pipeline is to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// There.
+    To(Start),
+    /// Where it stands; partitions that it has not begun with are left out.
+    Same,
+}
+
+/// What of its state is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forget {
+    /// Nothing.
+    Nothing,
+    /// Everything.
+    All,
+    /// What is known of the keys of this record, an envelope.
+    Key(String),
+}
+
+/// Moves every partition of a pipeline's source to `to`, and takes away what is to be forgotten. `judge` says whether
+/// what is kept fits the plan.
 pub fn reset(
     plan: &Arc<Plan>,
     clients: &Clients,
     topics: &Topics,
-    to: Start,
-    forget: bool,
+    to: Place,
+    forget: &Forget,
+    judge: &Judge<'_>,
 ) -> Result<Vec<Moved>, Trouble> {
     let pipeline = &plan.pipeline;
     let (source, _) = ends(pipeline)?;
@@ -63,7 +91,7 @@ pub fn reset(
     let reader = Arc::new(reader);
     nobody_runs(&reader, clients)?;
     let stateful = pipeline.state.durable && plan.stages.iter().any(|stage| stage.key.is_some());
-    let (mut places, mut changelogs): (Vec<Place>, BTreeMap<Arc<str>, String>) = Default::default();
+    let (mut places, mut changelogs): (Vec<Partition>, BTreeMap<Arc<str>, String>) = Default::default();
     let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
     for topic in &source.topics {
         let name: Arc<str> = Arc::from(topic.as_str());
@@ -87,7 +115,7 @@ pub fn reset(
         partitions: counts.clone(),
         checkpoints: None,
         settings: Arc::new(Task::settings(&chain)),
-        start: to,
+        start: if let Place::To(start) = to { start } else { source.start },
         until: None,
         exactly_once: false,
         accept_loss: true,
@@ -109,18 +137,32 @@ pub fn reset(
     let mut moved = Vec::new();
     for committed in job.ask_committed(&reader)? {
         let place = committed.place;
+        let offset = match (to, committed.offset) {
+            (Place::To(_), _) => job.place_at_start(&reader, &place)?,
+            (Place::Same, Some(offset)) => offset,
+            (Place::Same, None) => continue,
+        };
         let restored = job.restore_all(&reader, &place)?;
-        let offset = job.place_at_start(&reader, &place)?;
+        let made_with = restored.marker.iter().flat_map(|marker| &marker.stages);
+        let made_with = made_with.filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
+        if *forget != Forget::All {
+            judge(plan, &made_with.collect())?;
+        }
         let number = changelogs.get(&place.0).and_then(|name| names.iter().position(|n| n == name));
         let partitions = counts.get(&place.0).copied().unwrap_or(0);
-        let mut next = Next { plan, place: &place, offset, partitions, changelog: number };
-        let (token, entries) = next.write(&mut producer, &mut chain, restored, forget)?;
+        let keeps_time = to == Place::Same;
+        let mut next = Next { plan, place: &place, offset, partitions, changelog: number, keeps_time };
+        let (token, entries, forgotten) = next.write(&mut producer, &mut chain, restored, forget)?;
         let mut element = offsets.add_partition(&place.0, place.1);
         element.set_offset(Offset::Offset(offset)).map_err(|error| {
             Trouble::new(format!("the offset {offset} cannot be set: {error}"), "name another place with `--to`")
         })?;
         element.set_metadata(token.to_string());
-        moved.push(Moved { place, from: committed.offset, to: offset, entries });
+        moved.push(Moved { place, from: committed.offset, to: offset, entries, forgotten });
+    }
+    if moved.is_empty() {
+        // Dropping the producer ends the transaction, in which there is nothing.
+        return Ok(moved);
     }
     while !producer.flush(100) {
         if let Some(fault) = producer.failed() {
@@ -137,41 +179,51 @@ pub fn reset(
 /// What a partition goes on with.
 struct Next<'a> {
     plan: &'a Plan,
-    place: &'a Place,
+    place: &'a Partition,
     offset: i64,
     partitions: u32,
     changelog: Option<usize>,
+    /// Its positions and watermarks go on, whatever is forgotten.
+    keeps_time: bool,
 }
 
 impl Next<'_> {
-    /// Writes what is taken away and the marker; gives the token and what is kept.
+    /// Writes what is taken away and the marker; gives the token, how much is kept and how much is gone.
     fn write(
         &mut self,
         producer: &mut Producer,
         chain: &mut Chain,
         restored: Restored,
-        forget: bool,
-    ) -> Result<(Token, u64), Trouble> {
+        forget: &Forget,
+    ) -> Result<(Token, u64, u64), Trouble> {
         let input = Input { topic: Arc::clone(&self.place.0), partition: self.place.1 };
         let sequence = restored.token.map_or(0, |token| token.sequence) + 1;
         let fresh = |chain: &mut Chain| Task::new(chain, vec![input.clone()], nonce(), 0);
         let mut task = match restored.marker {
-            Some(marker) if !forget => Task::with(chain, marker.task, 0),
+            Some(marker) if *forget != Forget::All => Task::with(chain, marker.task, 0),
+            // Where reading goes on and how far time has got stays; only state goes.
+            Some(marker) if self.keeps_time => Task::with(chain, marker.task, 0),
             _ => fresh(chain),
         };
-        let mut gone = Vec::new();
+        let (mut gone, mut forgotten) = (Vec::new(), 0);
         for (stage, keyed) in restored.states {
-            if forget {
+            if *forget == Forget::All {
+                forgotten += keyed.stats().marks + keyed.stats().entries;
                 let changes = keyed.dump().into_iter().filter_map(taken_away).collect();
                 gone.push(Sealed { stage, identity: String::new(), changes });
             } else {
                 task.adopt(self.plan, &stage, keyed);
             }
         }
-        if forget {
+        if *forget == Forget::All {
             // Of spaces that were dropped, too; else the next run takes that away.
             gone.extend(restored.dead);
         }
+        if let Forget::Key(record) = forget {
+            let freed = orders::forget(self.plan, chain, std::slice::from_mut(&mut task), Some(record));
+            forgotten = freed.map_err(|why| Trouble::new(format!("the record has no key: {why}"), KEY))?.iter().sum();
+        }
+        let dumped = task.seal(self.plan);
         let token = Token {
             sequence,
             nonce: nonce(),
@@ -179,8 +231,7 @@ impl Next<'_> {
             entries: task.entries(),
             digest: task.digest(),
         };
-        let Some(topic) = self.changelog else { return Ok((token, 0)) };
-        let dumped = task.seal(self.plan);
+        let Some(topic) = self.changelog else { return Ok((token, 0, 0)) };
         let marker = Marker {
             token: token.to_string(),
             next: vec![(input, self.offset)],
@@ -197,10 +248,11 @@ impl Next<'_> {
             failed = failed.take().or_else(|| hand_over(producer, &record).err());
         };
         gone.iter().for_each(|sealed| changelog::burials(sealed, &mut put));
+        dumped.iter().for_each(|sealed| changelog::records(sealed, sequence, &mut put));
         put(MARKER_KEY, Some(&marker));
         match failed {
             Some(fault) => Err(trouble(fault)),
-            None => Ok((token, task.entries())),
+            None => Ok((token, task.entries(), forgotten)),
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::files::place::StateDir;
 use crate::files::sink::Counts;
 use crate::ops::Seat;
 use crate::plan::{OutputKind, Plan};
+use crate::stage::Counters;
 use crate::task::Task;
 use crate::worker::{Ended, Pace, Worker};
 
@@ -52,6 +53,8 @@ pub struct Did {
     pub records: u64,
     /// Duplicates among them, of the tasks that were here at the end.
     pub duplicates: u64,
+    /// Records that stages without key dropped, of the same tasks.
+    pub filtered: u64,
     /// What left.
     pub counts: Counts,
     /// Commits.
@@ -80,6 +83,11 @@ pub fn partitions(pipeline: &Pipeline, topics: &Topics) -> Result<Option<u32>, T
 }
 
 impl Means {
+    /// The folder that is this process's as long as it runs.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Sees to it that the topics are there and right. `folder`: where processes of this pipeline keep what is theirs.
     pub fn find(plan: &Plan, clients: Clients, topics: &Topics, folder: &Path) -> Result<Means, Trouble> {
         let pipeline = &plan.pipeline;
@@ -243,15 +251,19 @@ pub fn work(
     };
     let limits = &plan.pipeline.limits;
     let settings = Settings { rows: limits.batch_rows, bytes: limits.batch_bytes, until: source.until };
-    let mut inbox = KafkaInbox::new(member, settings, Attempts::below(dir.path()), job, tokens, judge, stop);
+    let attempts = Attempts::below(dir.path());
+    let mut inbox = KafkaInbox::new(member, settings, attempts, job, tokens, judge, Arc::clone(plan), stop);
     let mut outbox = KafkaOutbox::new(committer, targets, &clients, plan);
     inbox.tell(Arc::clone(seat));
     outbox.tell(Arc::clone(seat));
     let durable = plan.pipeline.state.durable;
     let pace = Pace { commit: run.commit, checkpoint: plan.pipeline.state.checkpoint, flush: !durable };
     let mut worker = Worker::new(&mut chain, &mut inbox, &mut outbox, pace, salt(), Vec::new());
+    worker.obey(Arc::clone(seat));
     let ended = worker.run();
-    let (mut stages, mut duplicates): (BTreeMap<String, BTreeMap<String, u64>>, u64) = Default::default();
+    let plan = &worker.plan();
+    let mut stages: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    let (mut duplicates, mut filtered) = lost(worker.gone());
     for task in worker.tasks() {
         for (stage, counters) in task.counters(plan) {
             let sums = stages.entry(stage).or_default();
@@ -259,9 +271,11 @@ pub fn work(
                 *sums.entry(name).or_default() += count;
             }
         }
-        duplicates += dropped(task, plan);
+        let lost = lost(&task.marker().counters);
+        (duplicates, filtered) = (duplicates + lost.0, filtered + lost.1);
     }
-    let duplicates = duplicates.saturating_sub(inbox.duplicates_before());
+    let before = inbox.lost_before();
+    let (duplicates, filtered) = (duplicates.saturating_sub(before.0), filtered.saturating_sub(before.1));
     if ended.is_ok() {
         inbox.end_well();
     }
@@ -270,6 +284,7 @@ pub fn work(
         ended,
         records: outbox.records(),
         duplicates,
+        filtered,
         counts: outbox.counts(),
         commits: outbox.commits,
         stages,
@@ -280,8 +295,10 @@ pub fn work(
     did
 }
 
-fn dropped(task: &Task, plan: &Plan) -> u64 {
-    task.counters(plan).iter().filter_map(|(_, counters)| counters.get("duplicates_dropped")).sum()
+/// What stages have dropped: duplicates, and what those without key let fall.
+pub fn lost(counters: &[Counters]) -> (u64, u64) {
+    let sum = |name: &str| counters.iter().filter_map(|c| c.0.get(name)).sum();
+    (sum("duplicates_dropped"), sum("filtered"))
 }
 
 /// A number that nobody can guess.

@@ -1,13 +1,18 @@
-//! Operations: what a running process tells those who keep it running. Workers publish at their commits what they
-//! have done; `/livez /readyz /metrics /status` show it on loopback.
+//! Operations: what a running process tells those who keep it running, and what they ask of it. Workers publish at their
+//! commits what they have done; `/livez /readyz /metrics /status` show it on loopback. `/forget` and `/reload` are for
+//! those who can read the token in the state directory.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 mod metrics;
+pub mod orders;
 mod seat;
 pub mod server;
 
@@ -28,6 +33,10 @@ pub struct Board {
     /// Set when all pipelines have ended.
     closed: AtomicBool,
     began: Instant,
+    /// What whoever asks for something must show.
+    pub token: String,
+    /// Those who wait for the files of the pipelines to be read again.
+    reloads: Mutex<Vec<Sender<Value>>>,
 }
 
 impl Board {
@@ -39,7 +48,34 @@ impl Board {
             stop,
             closed: AtomicBool::new(false),
             began: Instant::now(),
+            token: token(),
+            reloads: Mutex::default(),
         })
+    }
+
+    /// Asks for the files of all pipelines to be read again; the answer says what became of each pipeline.
+    pub fn ask_reload(&self) -> Receiver<Value> {
+        let (answer, heard) = channel();
+        self.reloads().push(answer);
+        heard
+    }
+
+    /// Those who have asked for it since the last call.
+    pub fn take_reloads(&self) -> Vec<Sender<Value>> {
+        std::mem::take(&mut self.reloads())
+    }
+
+    fn reloads(&self) -> MutexGuard<'_, Vec<Sender<Value>>> {
+        self.reloads.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The seat of a pipeline; without a name, of the only one.
+    pub fn find(&self, pipeline: Option<&str>) -> Option<Arc<Seat>> {
+        let seats = self.seats();
+        match pipeline {
+            Some(name) => seats.iter().find(|seat| seat.pipeline() == name).cloned(),
+            None => seats.first().filter(|_| seats.len() == 1).cloned(),
+        }
     }
 
     /// A seat for a pipeline.
@@ -115,6 +151,12 @@ impl Board {
         }
         self.metrics.text()
     }
+}
+
+/// A text that nobody can guess.
+fn token() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
 }
 
 #[cfg(test)]

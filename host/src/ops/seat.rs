@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 
 use super::metrics::{Labels, Metrics};
+use super::orders::Orders;
 use crate::files::sink::Counts;
-use crate::plan::Plan;
+use crate::plan::{Plan, Planned};
 use crate::task::Task;
 use crate::time::{Activity, END, NONE_YET};
 
@@ -56,6 +57,8 @@ pub struct Seat {
     /// When its loop turned last, milliseconds after it began.
     turned: AtomicU64,
     told: Mutex<Told>,
+    /// What is asked of it.
+    pub orders: Orders,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,7 @@ struct Told {
     commits: u64,
     committed: Option<Instant>,
     away: Option<&'static str>,
+    modules: Vec<Labels>,
 }
 
 /// Topic and partition.
@@ -102,7 +106,9 @@ impl Seat {
                 commits: 0,
                 committed: None,
                 away: None,
+                modules: Vec::new(),
             }),
+            orders: Orders::default(),
         }
     }
 
@@ -137,16 +143,23 @@ impl Seat {
         self.began.elapsed().saturating_sub(turned)
     }
 
-    /// Tells which modules its stages use.
+    /// Tells which modules its stages use from now on.
     pub fn modules(&self, plan: &Plan) {
-        for stage in &plan.stages {
-            let labels = self.labels(&[
+        let of = |stage: &Planned| {
+            self.labels(&[
                 ("stage", &stage.id),
                 ("module", stage.module.name()),
                 ("version", stage.module.version()),
                 ("digest", stage.module.digest()),
-            ]);
-            self.metrics.module.get_or_create(&labels).set(1);
+            ])
+        };
+        let modules: Vec<Labels> = plan.stages.iter().map(of).collect();
+        let old = std::mem::replace(&mut self.told().modules, modules.clone());
+        for labels in &old {
+            self.metrics.module.remove(labels);
+        }
+        for labels in &modules {
+            self.metrics.module.get_or_create(labels).set(1);
         }
     }
 

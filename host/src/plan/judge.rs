@@ -178,7 +178,7 @@ fn changed(planned: &Planned, stage: &Stage, conditions: &Conditions, uses: Span
         finding
             .help("a new stage `id`: state begins anew")
             .help("the old setting")
-            .help("`tamis reset --forget`: throw the kept state away")
+            .help("`tamis forget --all`, or on Kafka `tamis reset --forget`: throw the kept state away")
     };
     if stored.get("uses") != planned.identity.get("uses") {
         let old = stored.get("uses").and_then(Value::as_str).unwrap_or_default();

@@ -451,7 +451,7 @@ impl Player<'_> {
         let batch = gathering.take(self.now);
         for running in &mut self.running {
             match record {
-                None => running.task.forget_all(),
+                None => drop(running.task.forget_all()),
                 Some(_) => drop(running.task.forget(&mut self.chain, batch.clone()).map_err(End::Stopped)?),
             }
         }

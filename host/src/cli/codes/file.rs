@@ -128,6 +128,13 @@ pub static ENTRIES: &[Entry] = &[
         rules: &[],
     },
     Entry {
+        code: "P-RESTART",
+        when: "the file of a running pipeline was read again, and something has changed that cannot change while it runs",
+        reason: "Where records come from and go to, what lasts and what they are decoded by stays for as long as a run. What can change: `time`, `stages` (R8), what `errors` says but for the dead letter, `limits` but for `batch`, `state.checkpoint`, `state.quota`, `run.commit`.",
+        ways: &["stop the run and start it again: it goes on where it stopped", "the old setting"],
+        rules: &["R8"],
+    },
+    Entry {
         code: "P-LATER",
         when: "the file uses something that is defined, but not built yet",
         reason: "This version reads and writes files, standard streams and Kafka topics, Kafka at both ends. Not built yet: records exchanged by key between partitions, csv, predicates (`when`, `unless`), the codecs csv, long, int, boolean and none, modules from registries; in dedup micro-batches and changelog input.",

@@ -143,21 +143,33 @@ pub static ENTRIES: &[Entry] = &[
         code: "D-KEY-CHANGED",
         when: "kept state was made with another key, or by another guest",
         reason: "Entries of the old key would be compared with records of the new one. Reordering the parts of a key is no change.",
-        ways: &["a new stage `id`: state begins anew", "the old setting", "`tamis reset --forget`"],
+        ways: &[
+            "a new stage `id`: state begins anew",
+            "the old setting",
+            "`tamis forget --all`, or on Kafka `tamis reset --forget`: the kept state goes",
+        ],
         rules: &["R8", "K15"],
     },
     Entry {
         code: "D-ORDER-CHANGED",
         when: "kept state was made with another order, or another `keep`",
         reason: "The kept records won by another rule.",
-        ways: &["a new stage `id`: state begins anew", "the old setting", "`tamis reset --forget`"],
+        ways: &[
+            "a new stage `id`: state begins anew",
+            "the old setting",
+            "`tamis forget --all`, or on Kafka `tamis reset --forget`: the kept state goes",
+        ],
         rules: &["R8"],
     },
     Entry {
         code: "D-WINDOW-CHANGED",
         when: "kept state was made with another window",
         reason: "Open windows of the old size do not fit those of the new one.",
-        ways: &["a new stage `id`: state begins anew", "the old setting", "`tamis reset --forget`"],
+        ways: &[
+            "a new stage `id`: state begins anew",
+            "the old setting",
+            "`tamis forget --all`, or on Kafka `tamis reset --forget`: the kept state goes",
+        ],
         rules: &["R8"],
     },
 ];
