@@ -8,7 +8,11 @@ use tamis_tests::kafka::broker::Cluster;
 use tamis_tests::kafka::topics::{Rec, unique};
 use tamis_tests::program::Folder;
 
+use super::many;
+
 const PARTITIONS: i32 = 3;
+/// How long the only broker is away, s, for nights.
+const AWAY: &str = "TAMIS_TEST_OUTAGE";
 
 /// A pipeline that runs on a cluster of its own while nodes go and come.
 struct Running {
@@ -56,6 +60,13 @@ run: {{ commit: 100ms, http: none }}
         self.given += 100;
     }
 
+    /// Resident memory of the process, KiB.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
     /// Waits until every record given so far has left, each once.
     #[track_caller]
     fn check(&mut self) {
@@ -90,13 +101,24 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_run_outlasts_its_only_broker() {
+fn a_run_outlasts_its_only_broker_and_does_not_grow_meanwhile() {
     let mut running = Running::start("outage", 1);
     running.give();
     running.check();
+    let away = Duration::from_secs(many::number(AWAY, 20));
     for verb in ["kill", "stop"] {
+        // What is in flight when it stops must wait. When the only broker is killed nothing is: as it starts again Kafka
+        // 4.4 may give up an open transaction and not write its end to partitions that it has not loaded yet, so that
+        // the end of the next transaction counts for what it left there. With replicas the next test does it.
+        if verb == "stop" {
+            running.give();
+        }
         running.cluster.node(verb, 1);
-        std::thread::sleep(Duration::from_secs(20));
+        let before = running.memory();
+        std::thread::sleep(away);
+        let after = running.memory();
+        println!("{before} KiB before an outage of {away:?}, {after} KiB at its end");
+        assert!(after * 10 <= before * 11, "it grew from {before} to {after} KiB in {away:?}");
         running.cluster.node("start", 1);
         running.give();
         running.check();
@@ -109,6 +131,7 @@ fn a_run_goes_on_while_each_of_three_brokers_is_killed_in_turn() {
     running.give();
     running.check();
     for node in 1..=3 {
+        running.give();
         running.cluster.node("kill", node);
         running.give();
         running.check();
