@@ -86,6 +86,12 @@ impl Process {
         lines.get(lines.len().saturating_sub(15)..).unwrap_or_default().join("\n")
     }
 
+    /// How often its log says that it came back to partitions that others had taken meanwhile.
+    pub fn times_too_late(&self) -> usize {
+        let log = fs::read(self.folder.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).lines().filter(|line| line.contains("lost: chaos-in/")).count()
+    }
+
     /// Harms it; it comes back a little later. False: there was nothing to rob or to damage, and it was only killed.
     pub fn suffer(&mut self, harm: Harm, random: &mut Random, longest_stop: u64, others: &[PathBuf]) -> Result<bool> {
         let Now::Running(mut child) = std::mem::replace(&mut self.now, Now::Gone(Instant::now())) else {
