@@ -13,5 +13,6 @@ mod many;
 mod members;
 mod outage;
 mod pipelines;
+mod poison;
 mod security;
 mod state;

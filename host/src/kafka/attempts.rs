@@ -2,6 +2,8 @@
 //! So each start at the same position is counted in the state directory; after three of them records go one by one and
 //! are written down before they are worked on; one that was the last three times is sent aside as failed.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::group::Place;
@@ -17,28 +19,44 @@ const SPAN: i64 = 10_000;
 pub struct Attempt {
     /// Position at the last start.
     offset: i64,
-    /// Starts there, in a row.
+    /// Starts of processes there, in a row.
     starts: u32,
-    /// The record that was worked on last, one by one; below the position: none.
+    /// The record with which processes ended; below the position: none.
     suspect: i64,
-    /// How often a run ended with it.
+    /// How many of them did so, in a row.
     ends: u32,
+    /// The record that this process works on, alone; -1: none.
+    now: i64,
 }
 
 /// The directory where it is remembered.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Attempts {
     dir: PathBuf,
+    /// Partitions that this process has begun: what it begins again, after a commit that failed, is no other start.
+    begun: RefCell<HashSet<Place>>,
 }
 
 impl Attempt {
-    /// The next start, at this position.
-    fn start(self, offset: i64) -> Attempt {
-        let again = self.offset == offset || self.suspect >= offset;
-        let starts = if again { self.starts.saturating_add(1) } else { 1 };
-        let ends = if self.suspect >= offset { self.ends.saturating_add(1) } else { 0 };
-        let suspect = if self.suspect >= offset { self.suspect } else { -1 };
-        Attempt { offset, starts, suspect, ends }
+    fn new(offset: i64) -> Attempt {
+        Attempt { offset, starts: 1, suspect: -1, ends: 0, now: -1 }
+    }
+
+    /// The next beginning, at this position. `process`: of another process, the last one having ended with `now`.
+    fn begin(self, offset: i64, process: bool) -> Attempt {
+        let blamed = match self.now {
+            now if !process || now < 0 => self,
+            now if now == self.suspect => Attempt { ends: self.ends.saturating_add(1), now: -1, ..self },
+            now => Attempt { suspect: now, ends: 1, now: -1, ..self },
+        };
+        if self.offset != offset && blamed.suspect < offset {
+            return Attempt::new(offset);
+        }
+        let starts = self.starts.saturating_add(u32::from(process));
+        match blamed.suspect < offset {
+            true => Attempt { starts, ..Attempt::new(offset) },
+            false => Attempt { offset, starts, ..blamed },
+        }
     }
 
     /// Whether this record goes alone.
@@ -48,7 +66,7 @@ impl Attempt {
 
     /// Whether a record is suspected although those from here on go together.
     pub fn is_over(&self, offset: i64) -> bool {
-        self.suspect >= 0 && !self.is_careful(offset)
+        self.suspect.max(self.now) >= 0 && !self.is_careful(offset)
     }
 
     /// Whether this record has ended the process often enough.
@@ -63,46 +81,49 @@ impl Attempt {
     }
 
     fn text(&self) -> String {
-        format!("{} {} {} {}", self.offset, self.starts, self.suspect, self.ends)
+        format!("{} {} {} {} {}", self.offset, self.starts, self.suspect, self.ends, self.now)
     }
 
     fn parse(text: &str) -> Option<Attempt> {
         let mut numbers = text.split(' ').map(|n| n.trim().parse::<i64>().ok());
         let mut next = || numbers.next().flatten();
         let count = |n: i64| u32::try_from(n).ok();
-        Some(Attempt { offset: next()?, starts: count(next()?)?, suspect: next()?, ends: count(next()?)? })
+        let (offset, starts, suspect, ends) = (next()?, count(next()?)?, next()?, count(next()?)?);
+        Some(Attempt { offset, starts, suspect, ends, now: next()? })
     }
 }
 
 impl Attempts {
     /// Those of one process.
     pub fn below(dir: &Path) -> Attempts {
-        Attempts { dir: dir.join("attempts") }
+        Attempts { dir: dir.join("attempts"), begun: RefCell::default() }
     }
 
     fn file(&self, (topic, partition): &Place) -> PathBuf {
         self.dir.join(format!("{topic}-{partition}"))
     }
 
-    /// A partition begins at a position.
-    pub fn begin(&self, place: &Place, offset: i64) -> Attempt {
-        let last = std::fs::read_to_string(self.file(place)).ok().and_then(|text| Attempt::parse(&text));
-        let attempt = last.map_or(Attempt { offset, starts: 1, suspect: -1, ends: 0 }, |last| last.start(offset));
+    /// A partition begins at a position. `last`: what this process knew of it before it began anew.
+    pub fn begin(&self, place: &Place, offset: i64, last: Option<Attempt>) -> Attempt {
+        let process = self.begun.borrow_mut().insert(place.clone());
+        let read = || std::fs::read_to_string(self.file(place)).ok().and_then(|text| Attempt::parse(&text));
+        let last = last.filter(|_| !process).or_else(read);
+        let attempt = last.map_or(Attempt::new(offset), |last| last.begin(offset, process));
         self.write(place, &attempt);
         attempt
     }
 
     /// A record is worked on, one by one.
     pub fn suspect(&self, place: &Place, attempt: &mut Attempt, offset: i64) {
-        if attempt.suspect != offset {
-            (attempt.suspect, attempt.ends) = (offset, 0);
+        if attempt.now != offset {
+            attempt.now = offset;
             self.write(place, attempt);
         }
     }
 
     /// Records go together again: none of them is suspected.
     pub fn acquit(&self, place: &Place, attempt: &mut Attempt) {
-        (attempt.suspect, attempt.ends) = (-1, 0);
+        *attempt = Attempt { suspect: -1, ends: 0, now: -1, ..*attempt };
         self.write(place, attempt);
     }
 
@@ -124,45 +145,63 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
-    /// Starts at these positions, in order, each of which ended with a record worked on alone, if any.
-    fn after(starts: &[(i64, Option<i64>)]) -> Attempt {
+    /// Processes that began at these positions, in order, each of which ended with a record worked on alone, if any; as
+    /// the next one begins at a position.
+    fn after(ended: &[(i64, Option<i64>)], next: i64) -> Attempt {
         let mut last: Option<Attempt> = None;
-        for &(offset, worked) in starts {
-            let mut attempt =
-                last.map_or(Attempt { offset, starts: 1, suspect: -1, ends: 0 }, |last| last.start(offset));
-            if let Some(worked) = worked.filter(|&w| attempt.suspect != w) {
-                (attempt.suspect, attempt.ends) = (worked, 0);
-            }
+        for &(offset, worked) in ended {
+            let attempt = last.map_or(Attempt::new(offset), |last| last.begin(offset, true));
+            // Before it come those between.
+            let attempt = Attempt { now: worked.unwrap_or(-1), ..attempt };
             last = Attempt::parse(&attempt.text());
         }
-        last.unwrap()
+        last.unwrap().begin(next, true)
     }
+
+    const NONE: (i64, Option<i64>) = (7, None);
+    const AT: (i64, Option<i64>) = (7, Some(9));
 
     #[test]
     fn three_ends_at_one_position_make_the_fourth_start_careful() {
-        let none = (7, None);
-        assert!(!after(&[none, none, none]).is_careful(7));
-        assert!(after(&[none, none, none, none]).is_careful(7));
-        assert!(!after(&[none, none, none, (8, None)]).is_careful(8), "it went on");
+        assert!(!after(&[NONE, NONE], 7).is_careful(7));
+        assert!(after(&[NONE, NONE, NONE], 7).is_careful(7));
+        assert!(!after(&[NONE, NONE, NONE], 8).is_careful(8), "it went on");
     }
 
     #[test]
     fn a_record_that_was_the_last_three_times_is_poison() {
-        let none = (7, None);
-        let at = (7, Some(9));
-        let attempt = after(&[none, none, none, at, at, at]);
-        assert!(!attempt.is_poison(9));
-        let attempt = attempt.start(8);
+        assert!(!after(&[NONE, NONE, NONE, AT, AT], 7).is_poison(9));
+        let attempt = after(&[NONE, NONE, NONE, AT, AT, AT], 8);
         assert!(attempt.is_poison(9) && !attempt.is_poison(8) && attempt.is_careful(8));
         assert!(!attempt.is_careful(8 + SPAN + 1), "far behind it all is well");
         assert!(attempt.is_over(8 + SPAN + 1) && !attempt.is_over(9));
-        assert!(!attempt.start(10).is_careful(10), "it was dealt with");
+        assert!(!attempt.begin(10, true).is_careful(10), "it was dealt with");
     }
 
     #[test]
     fn another_record_in_between_is_no_proof() {
-        let none = (7, None);
-        let attempt = after(&[none, none, none, (7, Some(9)), (7, Some(10)), (7, Some(9)), (7, Some(9))]);
-        assert!(!attempt.start(7).is_poison(9));
+        let other = (7, Some(10));
+        assert!(after(&[NONE, NONE, NONE, AT, AT, AT], 7).is_poison(9));
+        assert!(!after(&[NONE, NONE, NONE, AT, other, AT, AT], 7).is_poison(9));
+    }
+
+    #[test]
+    fn a_process_that_ends_before_it_comes_to_the_suspect_says_nothing_of_it() {
+        assert!(!after(&[NONE, NONE, NONE, AT, NONE, NONE, NONE, AT], 7).is_poison(9));
+        assert!(after(&[NONE, NONE, NONE, AT, NONE, NONE, NONE, AT, AT], 7).is_poison(9));
+    }
+
+    #[test]
+    fn commits_that_fail_are_no_ends_of_the_process() {
+        let mut attempt = after(&[NONE, NONE, NONE], 7);
+        for _ in 0..10 {
+            attempt = Attempt { now: 9, ..attempt }.begin(7, false);
+        }
+        assert!(!attempt.is_poison(9) && attempt.ends == 0);
+        let mut fresh = Attempt::new(7);
+        for _ in 0..10 {
+            fresh = fresh.begin(7, false);
+        }
+        assert!(!fresh.is_careful(7));
     }
 }

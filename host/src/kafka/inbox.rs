@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::attempts::Attempts;
+use super::attempts::{Attempt, Attempts};
 use super::group::{Place, Said, names};
 use super::grown::PARTITION_COUNT_CHANGED;
 use super::member::Member;
@@ -50,6 +50,8 @@ pub struct KafkaInbox<'a> {
     settings: Settings,
     /// What is remembered of runs that ended of themselves.
     attempts: Attempts,
+    /// The same of partitions that begin anew.
+    tried: HashMap<Place, Attempt>,
     /// What every request to restore has in common.
     job: Job,
     answers: Receiver<Answer>,
@@ -101,6 +103,7 @@ impl<'a> KafkaInbox<'a> {
             numbers: HashMap::new(),
             settings,
             attempts,
+            tried: HashMap::new(),
             job: job(say),
             answers,
             tokens,
@@ -167,7 +170,7 @@ impl<'a> KafkaInbox<'a> {
         self.lost.values().fold((0, 0), |sum, lost| (sum.0 + lost.0, sum.1 + lost.1))
     }
 
-    /// The run ends as it should: what comes next did not end it.
+    /// The run comes to an end by itself, well or not: no record ended it.
     pub fn end_well(&self) {
         self.owned.iter().for_each(|owned| self.attempts.forget(&owned.place));
     }
@@ -306,7 +309,7 @@ impl<'a> KafkaInbox<'a> {
             // The end is that of the first time, however often it is read again.
             let end = end.map(|end| *self.ends.entry(place.clone()).or_insert(end));
             new.push((place.clone(), offset));
-            let attempt = self.attempts.begin(&place, offset);
+            let attempt = self.attempts.begin(&place, offset, self.tried.remove(&place));
             let (stage, next, taken) = (Stage::Restoring, offset, offset);
             self.owned.push(Owned { place, input, queue, stage, next, taken, end, attempt });
         }
@@ -479,6 +482,7 @@ impl Inbox for KafkaInbox<'_> {
             return Ok(());
         }
         let leaving = self.leaving.clone().unwrap_or_default();
+        self.tried.extend(self.owned.iter().map(|o| (o.place.clone(), o.attempt)));
         // Queues first: what is in them was read ahead of the commit that failed.
         self.owned.clear();
         self.tokens.borrow_mut().clear();

@@ -276,9 +276,7 @@ pub fn work(
     }
     let before = inbox.lost_before();
     let (duplicates, filtered) = (duplicates.saturating_sub(before.0), filtered.saturating_sub(before.1));
-    if ended.is_ok() {
-        inbox.end_well();
-    }
+    inbox.end_well();
     outbox.close_log();
     let did = ended.map(|ended| Did {
         ended,
