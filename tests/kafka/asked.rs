@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tamis_tests::kafka::broker::{Cluster, shared};
 use tamis_tests::kafka::topics::{Rec, unique};
-use tamis_tests::program::Folder;
+use tamis_tests::program::{Folder, Ran};
 
 struct Asked {
     cluster: &'static Cluster,
@@ -52,9 +52,9 @@ impl Asked {
     }
 
     fn stop(&mut self) {
-        for mut child in self.running.drain(..) {
+        for child in self.running.drain(..) {
             std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-            assert!(child.wait().unwrap().success());
+            Ran(child.wait_with_output().unwrap()).exits(0);
         }
     }
 

@@ -159,7 +159,8 @@ impl Rounds {
 impl Round {
     fn start(checkpoints: &Checkpoints, member: &Slot, place: Place, changelog: String) -> Option<Round> {
         let (orders, received) = sync_channel(AHEAD);
-        let (say, answers) = sync_channel(1);
+        // Room for both: whoever gives a round up before it hears the first waits for the thread to end.
+        let (say, answers) = sync_channel(2);
         let consumer = Arc::clone(member.borrow().as_ref()?);
         let (checkpoints, at) = (checkpoints.clone(), place.clone());
         let work = move || {
