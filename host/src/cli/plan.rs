@@ -1,16 +1,21 @@
 //! `plan`: what would run, before it runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::load;
 use super::output::{Reply, Session, printable};
+use super::run::failure;
 use crate::config::filled::{Found, filled, flow, to_yaml};
 use crate::config::pipeline::{Sink, Source, Stage};
 use crate::config::values;
 use crate::guest::Module;
+use crate::kafka::client::Clients;
+use crate::kafka::topics::Topics;
+use crate::kafka::{self, outlook};
+use crate::plan::{self, Conditions};
 use crate::plan::{Clock, OutputKind, Plan, Planned};
 
 /// Arguments of `plan`.
@@ -19,13 +24,29 @@ pub struct Args {
     /// A pipeline file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Ask the cluster as well: which topics there are, how many partitions decide what can run, what topics keep
+    #[arg(long)]
+    pub env: bool,
 }
 
 /// The verb.
 pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let library = load::library(session)?;
-    let plan = load::plan(session, &args.file, &library)?;
-    let mut reply = Reply::new(printable(&text(&plan)), json(&plan));
+    let mut plan = load::plan(session, &args.file, &library)?;
+    let mut cluster = String::new();
+    if let (true, Source::Kafka(_)) = (args.env, &plan.pipeline.source) {
+        let base = args.file.parent().unwrap_or(Path::new(""));
+        let clients = Clients::of(&plan.pipeline, &session.environment, base).map_err(failure)?;
+        let topics = Topics::new(&clients).map_err(failure)?;
+        let mut conditions = Conditions::of(&plan.pipeline, None);
+        conditions.partitions = kafka::run::partitions(&plan.pipeline, &topics).map_err(failure)?;
+        plan = plan::plan(&plan.pipeline, &library, &conditions).map_err(|f| load::refused(&args.file, f))?;
+        plan.findings.extend(outlook::warnings(&plan, &topics));
+        let lines = outlook::topics(&plan, &topics).map_err(failure)?;
+        cluster = format!("\n# cluster {}\n", topics.brokers());
+        lines.iter().for_each(|line| cluster.push_str(&format!("# {line}\n")));
+    }
+    let mut reply = Reply::new(printable(&(text(&plan) + &cluster)), json(&plan));
     reply.diagnostics = plan.findings.clone();
     Ok(reply)
 }

@@ -219,6 +219,7 @@ pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Arc
         made = plan(&conditions)?;
         let folder = state_folder(session, &pipeline, &base).map_err(failure)?;
         let means = kafka::run::Means::find(&made, clients, &topics, &folder).map_err(failure)?;
+        made.findings.extend(kafka::outlook::warnings(&made, &topics));
         return Ok(ready(file, made, &conditions, Means::Kafka(Box::new(means)), library));
     }
     let paths = paths.map_err(failure)?;

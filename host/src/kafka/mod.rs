@@ -20,6 +20,7 @@ mod history_tests;
 pub mod inbox;
 pub mod member;
 pub mod outbox;
+pub mod outlook;
 pub mod owned;
 pub mod partition;
 #[cfg(test)]

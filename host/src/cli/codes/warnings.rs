@@ -5,6 +5,13 @@ use super::Entry;
 /// The W- codes.
 pub static ENTRIES: &[Entry] = &[
     Entry {
+        code: "W-RETENTION",
+        when: "`timestamp: event`, and the output topic deletes, refuses or stamps records by its own clock",
+        reason: "Kafka counts retention from a record's timestamp. What happened long ago is deleted as soon as it is written, or refused.",
+        ways: &["`timestamp: record`", "`retention.ms=-1` for the topic, or `cleanup.policy=compact`"],
+        rules: &["R2"],
+    },
+    Entry {
         code: "W-CYCLIC-KEY",
         when: "a key part is a cyclic date function (hour, minute, weekday), or a field computed by one",
         reason: "Records of different days share the key: of 9 o'clock today and 9 o'clock tomorrow one remains.",
