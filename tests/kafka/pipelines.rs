@@ -284,6 +284,33 @@ fn state_over_several_partitions_needs_the_exchange() {
 }
 
 #[test]
+fn a_plan_asks_the_cluster_when_it_is_asked_to() {
+    let job = Job::new("env", 2);
+    job.file(END, ", timestamp: event", "");
+    let narrow = job.folder.read("p.yaml");
+    job.folder.write("p.yaml", narrow.replace("scope: partition", "scope: global"));
+    job.folder.run(&["plan", "p.yaml"]).exits(0).says(&["if the topic has more than one partition"]);
+    job.folder.run(&["plan", "p.yaml", "--env"]).exits(2).says(&["P-EXCHANGE", "the topic has 2 partitions"]);
+    job.folder.write("p.yaml", narrow);
+    let planned = job.folder.run(&["plan", "p.yaml", "--env"]).exits(0);
+    assert!(!planned.err().contains("W-RETENTION"), "this broker keeps everything: {}", planned.err());
+    for line in [
+        format!("source {}: 2 partitions", job.source),
+        format!("changelog {}: missing, is made", job.changelog()),
+        format!("sink {}: 2 partitions", job.sink),
+        format!("dead letters {}: missing, is made", job.dead),
+    ] {
+        assert!(planned.out().contains(&line), "`{line}` is not in:\n{}", planned.out());
+    }
+    // Time is counted from the event, so what is old is gone at once.
+    job.folder.write("p.yaml", job.folder.read("p.yaml").replace(&job.sink, &format!("{}-week", job.sink)));
+    job.cluster.create(&format!("{}-week", job.sink), 2, &[("retention.ms", "604800000")]);
+    for arguments in [&["plan", "p.yaml", "--env"][..], &["run", "p.yaml"]] {
+        job.folder.run(arguments).exits(0).says(&["W-RETENTION", "keeps records for 7d", "timestamp: event"]);
+    }
+}
+
+#[test]
 fn at_least_once_loses_nothing_and_knows_what_it_has_seen() {
     let job = Job::new("alo", 2);
     job.file(END, ", delivery: at-least-once", "");

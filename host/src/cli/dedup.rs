@@ -135,11 +135,14 @@ fn in_words(args: &Args, mut failure: Failure) -> Failure {
         };
     }
     for finding in &mut failure.diagnostics {
-        if finding.code == "P-EXCHANGE" {
-            finding
-                .help
-                .insert(0, "with this command: `--scope partition`, or `key` as the first of `--key`".to_owned());
-        }
+        let argument = match finding.code.as_str() {
+            "P-EXCHANGE" => "with this command: `--scope partition`, or `key` as the first of `--key`",
+            "D-UNBOUNDED" if args.brokers.is_some() => {
+                "with this command: `--retention 7d`, a `--window`, or `--until end` for a trial"
+            }
+            _ => continue,
+        };
+        finding.help.insert(0, argument.to_owned());
     }
     failure
 }
