@@ -145,6 +145,20 @@ pub struct Traits {
     pub audit: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub computed: Vec<Computed>,
+}
+
+/// A column that a stage writes as a function of others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Computed {
+    /// Its name.
+    pub column: String,
+    /// The columns that decide it.
+    pub from: Vec<String>,
+    /// Of a time, and the same again and again: the name of the function (`hour`, `weekday`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cyclic: Option<String>,
 }
 
 fn not(value: &bool) -> bool {

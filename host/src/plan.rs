@@ -14,6 +14,7 @@ mod answer;
 mod exchange;
 mod judge;
 mod make;
+mod parts;
 mod project;
 
 pub use make::{check_parameters, plan};
@@ -250,6 +251,19 @@ pub struct Traits {
     pub audit: bool,
     /// What kept state was made with.
     pub identity: Value,
+    /// Columns that the stage writes as functions of others.
+    pub computed: Vec<Computed>,
+}
+
+/// A column that a stage writes as a function of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Computed {
+    /// Which.
+    pub column: Path,
+    /// What decides it.
+    pub from: Vec<Path>,
+    /// The function, if it is one of time that comes again (hour, weekday).
+    pub cyclic: Option<String>,
 }
 
 /// What a plan depends on besides the file.

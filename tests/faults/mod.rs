@@ -144,3 +144,40 @@ fn stages_before_and_behind_a_fault_see_every_row_once() {
                   - { uses: dedup, id: behind, key: value.n }";
     check(stages, 64, 20, "evil");
 }
+
+/// The codes about key parts that a plan says of a dedup stage with this key, behind a stage that computes.
+#[track_caller]
+fn check_parts(key: &str, expected: &[(&str, &str)]) {
+    let text = format!(
+        "version: 1\nname: p\nsource: {{ file: in }}\nstages:\n  - {{ uses: evil-stage, id: c, key: value.n, state: {{ \
+         unbounded: true }}, with: {{ how: computes }} }}\n  - {{ uses: dedup, id: d, key: {key} }}\nsink: {{ file: out }}\n"
+    );
+    let pipeline = tamis::config::read(&text, None, &|_| None).map_err(|(findings, _)| findings).unwrap();
+    let plan = plan(&pipeline, library(), &Conditions::of(&pipeline, Some(1))).unwrap();
+    let found = plan.findings.iter().filter(|f| f.code.ends_with("-KEY"));
+    let found: Vec<(&str, &str)> = found
+        .map(|f| {
+            let span = f.span.unwrap();
+            (f.code.as_str(), &text[span.start..span.end])
+        })
+        .collect();
+    assert_eq!(found, expected, "{key}");
+}
+
+#[test]
+fn key_parts_that_a_stage_computes_are_told_if_they_come_again_or_say_nothing_new() {
+    check_parts("[value.id, value.ts]", &[]);
+    check_parts("[value.id, value.hour]", &[("W-CYCLIC-KEY", "value.hour")]);
+    check_parts("[value.ts, value.hour.x]", &[("W-CYCLIC-KEY", "value.hour.x"), ("W-DEPENDENT-KEY", "value.hour.x")]);
+    check_parts("[value.a, value.sum]", &[]);
+    check_parts("[value.sum, value.b, value.a]", &[("W-DEPENDENT-KEY", "value.sum")]);
+    check_parts("[value.hours]", &[]);
+    let text = "version: 1\nname: p\nsource: { file: in }\nstages:\n  - { uses: evil-stage, id: c, key: value.n, with: { how: \
+                computes-nonsense } }\nsink: { file: out }\n";
+    let pipeline = tamis::config::read(text, None, &|_| None).map_err(|(findings, _)| findings).unwrap();
+    let refused = plan(&pipeline, library(), &Conditions::of(&pipeline, Some(1))).unwrap_err();
+    assert!(
+        refused.iter().any(|f| f.is_error() && f.message.contains("the trait `computed` names `no path`")),
+        "{refused:#?}"
+    );
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BoundsFormat, Clock, ColumnRef, ExpiresBy, OutputKind, Says, Traits, WindowBounds};
+use super::{BoundsFormat, Clock, ColumnRef, Computed, ExpiresBy, OutputKind, Says, Traits, WindowBounds};
 use crate::config::diagnostic::{Diagnostic, Severity};
 use crate::config::node::{Node, Span};
 use crate::config::path::Path;
@@ -160,6 +160,19 @@ fn traits(traits: &Value) -> Result<Traits, String> {
             .collect::<Result<_, _>>()?,
         audit: truth("audit"),
         identity: traits.get("identity").cloned().unwrap_or(Value::Null),
+        computed: list(traits, "computed")?.iter().map(computed).collect::<Result<_, _>>()?,
+    })
+}
+
+fn computed(computed: &Value) -> Result<Computed, String> {
+    let path = |text: &str| {
+        Path::parse(text).map_err(|error| format!("the trait `computed` names `{text}`: {}", error.message))
+    };
+    let text = |name: &str| computed.get(name).and_then(Value::as_str);
+    Ok(Computed {
+        column: path(text("column").unwrap_or_default())?,
+        from: texts(computed, "from")?.iter().map(|from| path(from)).collect::<Result<_, _>>()?,
+        cyclic: text("cyclic").map(str::to_owned),
     })
 }
 

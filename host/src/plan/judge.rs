@@ -15,6 +15,7 @@ use crate::config::pipeline::{Format, KeyForm, NullKey, Pipeline, RetentionClock
 pub fn judge(plan: &Plan, conditions: &Conditions, findings: &mut Vec<Diagnostic>) {
     for (planned, stage) in pairs(plan) {
         judge_stage(planned, stage, conditions, findings);
+        super::parts::computed(plan, planned, stage, findings);
     }
     chain(plan, findings);
     exchange(plan, conditions, findings);
@@ -162,7 +163,7 @@ fn dependent_parts(stage: &Stage, form: &KeyForm, findings: &mut Vec<Diagnostic>
     }
 }
 
-fn part_span(stage: &Stage, part: usize) -> Span {
+pub(super) fn part_span(stage: &Stage, part: usize) -> Span {
     let key = stage.node.get("key");
     let fields = key.and_then(|k| k.get("fields")).or(key);
     fields

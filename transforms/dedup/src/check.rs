@@ -263,6 +263,7 @@ fn describe(s: &Settings, check: &mut Check) -> Plan {
         content: plan.content.map(|_| json!({ "except": s.content.clone().unwrap_or_default() })),
         audit: s.audit,
         identity: Some(plan::identity(s)),
+        computed: Vec::new(),
     };
     plan
 }

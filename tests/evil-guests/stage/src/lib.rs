@@ -37,6 +37,20 @@ impl Guest for Evil {
         match how(&params).as_str() {
             "loop-check" => forever(),
             "check-nonsense" => "no JSON".to_string(),
+            "computes" => json!({
+                "reads": ["value.n"], "writes": ["value.n"], "routes": ["side"], "counters": ["one"],
+                "traits": {
+                    "keyed": true, "expires-by": "now",
+                    "computed": [
+                        { "column": "value.hour", "from": ["value.ts"], "cyclic": "hour" },
+                        { "column": "value.sum", "from": ["value.a", "value.b"] },
+                    ],
+                },
+            })
+            .to_string(),
+            "computes-nonsense" => {
+                json!({ "traits": { "keyed": true, "computed": [{ "column": "no path" }] } }).to_string()
+            }
             _ => json!({
                 "findings": [], "reads": ["value.n"], "writes": ["value.n"], "routes": ["side"], "counters": ["one"],
                 "traits": { "keyed": true, "expires-by": "now" }
