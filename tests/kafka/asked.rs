@@ -12,6 +12,7 @@ struct Asked {
     cluster: &'static Cluster,
     folder: Folder,
     name: String,
+    delivery: &'static str,
     running: Vec<Child>,
     last: u32,
 }
@@ -20,21 +21,25 @@ const STAGE: &str = "  - { uses: dedup, id: d, key: value.id, scope: partition, 
 
 impl Asked {
     fn new(area: &str) -> Asked {
+        Asked::with(area, "exactly-once")
+    }
+
+    fn with(area: &str, delivery: &'static str) -> Asked {
         let (cluster, name) = (shared(), unique(area));
         cluster.create(&format!("{name}-in"), 2, &[]);
         cluster.create(&format!("{name}-out"), 2, &[]);
-        let asked = Asked { cluster, folder: Folder::new(&name), name, running: Vec::new(), last: 0 };
+        let asked = Asked { cluster, folder: Folder::new(&name), name, delivery, running: Vec::new(), last: 0 };
         asked.stages(STAGE);
         asked
     }
 
     fn stages(&self, stages: &str) {
-        let (name, brokers) = (&self.name, self.cluster.brokers());
+        let (name, brokers, delivery) = (&self.name, self.cluster.brokers(), self.delivery);
         self.folder.write(
             "p.yaml",
             format!(
                 "version: 1\nname: {name}\nsource: {{ kafka: {{ topics: {name}-in, brokers: \"{brokers}\", properties: {{ \
-                 session.timeout.ms: 6000 }} }} }}\nstages:\n{stages}sink: {{ kafka: {{ topic: {name}-out }} }}\n\
+                 session.timeout.ms: 6000 }} }} }}\nstages:\n{stages}sink: {{ kafka: {{ topic: {name}-out, delivery: {delivery} }} }}\n\
                  state: {{ changelog: {{ create: true, replication: 1 }} }}\nrun: {{ commit: 100ms, http: '127.0.0.1:0' }}\n"
             ),
         );
@@ -186,4 +191,17 @@ fn every_process_of_a_group_forgets_and_reads_its_file_again() {
     std::fs::remove_dir_all(asked.folder.path("state")).unwrap();
     asked.start();
     asked.check(&[1, 1], &[1]);
+}
+
+#[test]
+fn what_was_forgotten_stays_forgotten_without_transactions_too() {
+    let mut asked = Asked::with("forget-alo", "at-least-once");
+    asked.start();
+    asked.check(&[1, 2], &[1, 2]);
+    let ran = asked.folder.run(&["forget", "p.yaml", "--value", r#"{"id": 2}"#]);
+    asked.kill();
+    ran.exits(0).says(&["2 entries forgotten"]);
+    std::fs::remove_dir_all(asked.folder.path("state")).unwrap();
+    asked.start();
+    asked.check(&[1, 2], &[2]);
 }

@@ -69,7 +69,7 @@ impl Worker<'_> {
         self.tasks.iter_mut().filter_map(|running| running.held.as_mut()).for_each(|held| held.again = self.committed);
         let freed: u64 = done.iter().map(|done| done.freed).sum();
         let what = if record.is_some() { "what is known of a key was forgotten" } else { "all state was forgotten" };
-        self.outbox.note(&format!("{what}, as was asked for: {freed} entries"));
+        self.outbox.note(&format!("{}: {what}, as was asked for: {freed} entries", self.plan.pipeline.name));
         Ok(Ok(done))
     }
 
@@ -106,7 +106,8 @@ impl Worker<'_> {
         let freed: u64 = done.iter().map(|done| done.freed).sum();
         let gone =
             if freed > 0 { format!("; the state of stages that are gone: {freed} entries") } else { String::new() };
-        self.outbox.note(&format!("goes on under the settings that were read again{gone}"));
+        self.outbox
+            .note(&format!("{}: goes on under the settings that were read again{gone}", self.plan.pipeline.name));
         Ok(Ok(done))
     }
 
