@@ -21,6 +21,7 @@ use crate::time::{Activity, Clock, NONE_YET};
 
 mod commands;
 mod counters;
+mod pending;
 mod steps;
 mod sums;
 
@@ -208,11 +209,6 @@ impl Task {
                 return;
             }
         }
-    }
-
-    /// Digest of all keyed state: equal for equal state.
-    pub fn digest(&self) -> u128 {
-        self.states.iter().flatten().fold(0u128, |sum, keyed| sum.wrapping_add(keyed.digest()))
     }
 
     /// Everything that lasts, as bytes (format.rs).

@@ -11,14 +11,16 @@ use crate::files::Trouble;
 use crate::files::sink::Refused;
 use crate::files::source::{Broken, Polled, Polling, Position};
 use crate::held::Held;
-use crate::keyed::Keyed;
 use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::retry::{Attempts, Retry};
 use crate::stage::Counters;
-use crate::task::{Input, InputEvent, Marker, Sealed, Task};
+use crate::task::{Input, InputEvent, Marker, Task};
 use crate::time::Activity;
+use alone::Alone;
+pub use moving::{Became, Came, Joined};
 
+mod alone;
 mod moving;
 pub mod orders;
 
@@ -40,6 +42,19 @@ pub trait Inbox {
     }
     /// The tasks that were to leave have left.
     fn left(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
+    /// Whether every input comes with a `Join`, which brings its task.
+    fn joins(&self) -> bool {
+        false
+    }
+    /// Whether tasks are kept when what was read since the last commit is void: their inputs may come again with a `Join`
+    /// that says what became of the commit.
+    fn keeps_tasks(&self) -> bool {
+        false
+    }
+    /// The state of an input's task is needed after all: it comes with another `Join`.
+    fn again(&mut self, _input: u16) -> Result<(), Trouble> {
         Ok(())
     }
     /// What was read since the last commit is void: every input comes again with a `Join`.
@@ -68,21 +83,6 @@ pub enum Event {
     },
 }
 
-/// An input whose task was restored elsewhere.
-#[derive(Debug)]
-pub struct Joined {
-    /// Number of the input.
-    pub input: u16,
-    /// What its task knows; none: it begins.
-    pub marker: Option<Marker>,
-    /// State of its stages, by id.
-    pub states: Vec<(String, Keyed)>,
-    /// What is still kept outside of spaces that were dropped, as changes that take it away.
-    pub dead: Vec<Sealed>,
-    /// Digest of the state of each stage, as it was committed.
-    pub digests: Vec<(String, u128)>,
-}
-
 /// Where rows go and what makes them last.
 pub trait Outbox: Out {
     /// Which task runs now, with which inputs and rows.
@@ -107,8 +107,8 @@ pub trait Outbox: Out {
     fn abandon(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
-    /// A task came, with what it had counted before and with what was dropped and is to be taken away.
-    fn came(&mut self, _plan: &Plan, _task: &Task, _dead: Vec<Sealed>) {}
+    /// A task came, with what it had counted before.
+    fn came(&mut self, _plan: &Plan, _task: &Task, _how: Came) {}
     /// Tasks leave, right after a commit.
     fn leave(&mut self, _plan: &Plan, _tasks: &[&Task]) {}
     /// Why nothing more may be read: what lasts takes more room than it may.
@@ -128,6 +128,8 @@ pub enum Commit {
     Usual,
     /// With a checkpoint.
     Checkpoint,
+    /// Before tasks leave: others wait for it.
+    Leaving,
     /// The last of a run.
     Last,
 }
@@ -183,6 +185,10 @@ pub struct Worker<'a> {
     pace: Pace,
     salt: u64,
     pub(crate) tasks: Vec<Running>,
+    /// Tasks of which it is not known what became of their last commit.
+    limbo: Vec<Running>,
+    /// Who is served while commits fail.
+    alone: Alone,
     /// Task and number in it of each input of the source.
     places: Vec<(usize, u16)>,
     /// Inputs that may not be read.
@@ -207,6 +213,10 @@ pub(crate) struct Running {
     pub(crate) task: Task,
     pub(crate) inputs: Arc<[Input]>,
     pub(crate) held: Option<Held>,
+    /// What the task knew at its last commit that is durable, where tasks are kept.
+    committed: Option<Box<Marker>>,
+    /// When its partition was lost to somebody else; it may come back.
+    lost: Option<i64>,
 }
 
 impl<'a> Worker<'a> {
@@ -232,6 +242,8 @@ impl<'a> Worker<'a> {
             pace,
             salt,
             tasks,
+            limbo: Vec::new(),
+            alone: Alone::default(),
             places,
             blocked,
             retry,
@@ -301,7 +313,7 @@ impl<'a> Worker<'a> {
         if let Some(ended) = self.time(now)? {
             return Ok(Some(ended));
         }
-        if self.dirty && now >= self.committed.saturating_add(self.pace.commit) {
+        if self.dirty && (now >= self.committed.saturating_add(self.interval()) || self.is_log_long()) {
             let checkpoint = now >= self.checkpointed.saturating_add(self.pace.checkpoint);
             if self.commit(if checkpoint { Commit::Checkpoint } else { Commit::Usual })? == Outcome::Undone {
                 return Ok(None);
@@ -310,6 +322,7 @@ impl<'a> Worker<'a> {
         if self.order()? {
             return Ok(None);
         }
+        self.pass_turn(now);
         let until = self.until(now);
         let full = self.outbox.full();
         self.watch_blocked(now, full.is_some())?;
@@ -318,10 +331,12 @@ impl<'a> Worker<'a> {
                 .note(&format!("paused until there is room: {text}; ways out: a greater quota, `retention`, a window"));
             self.paused = true;
         }
-        let (tasks, places) = (&self.tasks, &self.places);
+        let (tasks, places, alone) = (&self.tasks, &self.places, &self.alone);
         let may_read = |input: u16| match places.get(usize::from(input)) {
             _ if full.is_some() => false,
-            Some(&(task, own)) => tasks.get(task).is_none_or(|r| r.held.is_none() && r.task.may_read(own)),
+            Some(&(task, own)) => {
+                tasks.get(task).is_none_or(|r| r.held.is_none() && r.task.may_read(own) && alone.serves(&r.task))
+            }
             None => true,
         };
         let event = self.inbox.next(until, &may_read)?;
@@ -351,9 +366,11 @@ impl<'a> Worker<'a> {
 
     /// When something must happen at the latest.
     fn until(&self, now: i64) -> i64 {
-        let deadlines = self.tasks.iter().filter_map(|r| r.task.deadline());
-        let held = self.tasks.iter().filter_map(|r| r.held.as_ref().map(|held| held.again));
-        let commit = self.dirty.then(|| self.committed.saturating_add(self.pace.commit));
+        let served = || self.tasks.iter().filter(|r| self.alone.serves(&r.task));
+        let deadlines = served().filter_map(|r| r.task.deadline());
+        let held = served().filter_map(|r| r.held.as_ref().map(|held| held.again));
+        let takes_turns = self.alone.turn().is_some();
+        let commit = (self.dirty || takes_turns).then(|| self.committed.saturating_add(self.interval()));
         let orders = self.seat.as_ref().map(|_| now.saturating_add(ATTENTION));
         deadlines.chain(held).chain(commit).chain(orders).min().unwrap_or(i64::MAX).max(now)
     }
@@ -361,6 +378,9 @@ impl<'a> Worker<'a> {
     /// What is due by now: wakes, idle timers, and what waits for room.
     fn time(&mut self, now: i64) -> Result<Option<Ended>, Trouble> {
         for at in 0..self.tasks.len() {
+            if self.tasks.get(at).is_some_and(|running| !self.alone.serves(&running.task)) {
+                continue;
+            }
             let due = |r: &Running| r.task.deadline().is_some_and(|due| due <= now);
             if self.tasks.get(at).is_some_and(due) {
                 if let Some(ended) = self.event(at, InputEvent::Clock)? {
@@ -404,6 +424,11 @@ impl<'a> Worker<'a> {
     fn place_inputs(&mut self) {
         let inputs = self.inbox.inputs();
         if inputs.len() == self.places.len() {
+            return;
+        }
+        if self.inbox.joins() {
+            self.places.resize(inputs.len(), NOWHERE);
+            self.blocked.resize(self.places.len(), false);
             return;
         }
         let new: Vec<Input> = inputs.get(self.places.len()..).unwrap_or_default().to_vec();
@@ -522,8 +547,12 @@ impl<'a> Worker<'a> {
         let done = self.outbox.commit(&self.plan, &mut tasks, self.inbox.position(), kind)?;
         let now = self.inbox.now();
         if done == Outcome::Undone {
+            self.alone.failed(self.tasks.iter().flat_map(|running| running.inputs.iter().cloned()));
             self.forget();
             self.inbox.rewind()?;
+        } else {
+            self.settle(now);
+            self.end_turn();
         }
         self.committed = now;
         self.dirty = false;
@@ -543,6 +572,6 @@ fn keeps(plan: &Plan) -> bool {
 impl Running {
     fn new(task: Task) -> Running {
         let inputs = task.marker().inputs.clone().into();
-        Running { task, inputs, held: None }
+        Running { task, inputs, held: None, committed: None, lost: None }
     }
 }

@@ -159,3 +159,44 @@ fn keys_of_a_window_that_was_dropped_just_before_a_kill_are_taken_away_by_the_ne
     let kinds = |kind: u8| state.keys().filter(|key| key[0] == kind).count();
     assert_eq!((kinds(3), state.len()), (0, 401), "what is alive, and the marker");
 }
+
+#[test]
+fn a_partition_that_cannot_be_committed_holds_up_no_other_and_costs_no_state() {
+    let cluster = shared();
+    let name = unique("alone");
+    let (source, sink) = (format!("{name}-in"), format!("{name}-out"));
+    cluster.create(&source, 2, &[]);
+    // The broker refuses what is larger; the program does not know.
+    cluster.create(&sink, 2, &[("max.message.bytes", "3000")]);
+    let brokers = cluster.brokers();
+    let folder = Folder::new(&name);
+    folder.write(
+        "p.yaml",
+        format!(
+            "version: 1\nname: {name}\n\
+             source: {{ kafka: {{ topics: {source}, brokers: '{brokers}' }} }}\n\
+             stages:\n  - {{ uses: dedup, id: d, key: value.id, scope: partition, state: {{ unbounded: true }} }}\n\
+             sink: {{ kafka: {{ topic: {sink}, properties: {{ compression.type: none }} }} }}\n\
+             state: {{ changelog: {{ create: true, replication: 1 }} }}\nrun: {{ commit: 20ms, http: none }}\n"
+        ),
+    );
+    let good = |ids: std::ops::Range<u32>| -> Vec<Rec> {
+        ids.map(|id| Rec { key: None, ..Rec::new("", &format!("{{\"id\":{id}}}")).at(1) }).collect()
+    };
+    cluster.write(&source, &good(0..10));
+    let log = std::fs::File::create(folder.path("log")).expect("a file");
+    let running = Running(folder.command(&["-v", "run", "p.yaml"]).stderr(log).spawn().expect("tamis starts"));
+    let left = || cluster.read_as(&sink, "read_committed").len();
+    wait_until("the first have left", || left() == 10);
+    let large = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(5_000));
+    cluster.write(&source, &[Rec { key: None, ..Rec::new("", &large).at(0) }]);
+    wait_until("it was tried", || folder.read("log").contains("one at a time"));
+    cluster.write(&source, &good(5..30));
+    wait_until("the others have left", || left() == 30);
+    running.kill();
+    let said = folder.read("log");
+    assert!(said.contains("state kept"), "{said}");
+    let before = said.split("one at a time").next().unwrap_or_default();
+    assert_eq!(said.matches("state restored").count(), before.matches("state restored").count(), "{said}");
+    assert_eq!(left(), 30, "each once");
+}

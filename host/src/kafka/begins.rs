@@ -17,6 +17,7 @@ use super::token::Token;
 use crate::config::kafka::{Start, Until};
 use crate::files::Trouble;
 use crate::task::Input;
+use crate::worker::Became;
 
 /// Where a partition begins.
 #[derive(Clone, Debug)]
@@ -78,11 +79,21 @@ impl Job {
         }
     }
 
-    /// Where a partition begins; with its state, if that had to be known for it.
+    /// What became of the last commit of a task that this process knows; none: it does not know the task, or somebody else
+    /// has committed since.
+    pub(super) fn became(&self, committed: &Committed) -> Option<Became> {
+        let known = self.known.get(&committed.place)?;
+        // A position without a token, that was not there before, is somebody else's.
+        let is_ours = committed.token.is_some() || committed.offset.is_none_or(|offset| offset == known.begin);
+        known.became(committed.token.as_ref()).filter(|_| is_ours)
+    }
+
+    /// Where a partition begins; with its state, if that had to be known for it. `kept`: its task is known.
     pub(super) fn begin(
         &self,
         reader: &Arc<BaseConsumer<DefaultConsumerContext>>,
         committed: &Committed,
+        kept: bool,
     ) -> Result<(Begin, Option<Restored>), Fail> {
         let place = &committed.place;
         let (topic, partition) = place;
@@ -91,6 +102,7 @@ impl Job {
         let mut restored = None;
         let offset = match (committed.offset, &committed.token) {
             (Some(offset), Some(_)) => Some(offset),
+            (offset, _) if kept => offset.or(self.known.get(place).map(|known| known.begin)),
             (Some(offset), None) if self.changelogs.is_empty() => Some(offset),
             (offset, _) => {
                 let found = self.restore(reader, place, None)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
@@ -12,9 +13,11 @@ use crate::config::pipeline::{Pipeline, Sink, Source};
 use crate::files::Trouble;
 
 /// How long one question to the cluster may take.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a transaction may be open, ms.
 pub const TRANSACTION_MS: i64 = 15_000;
+/// How long a commit may take when partitions are to be given back.
+const REVOKE: Duration = Duration::from_secs(5);
 /// Longest record that is written, in bytes with its key and headers; the client's `message.max.bytes` unless it is set.
 const LARGEST: usize = 1_000_000;
 
@@ -168,6 +171,14 @@ impl Clients {
         let mut config = self.begin(&[("reconnect.backoff.ms", "10")]);
         config.remove("group.instance.id").remove("group.protocol");
         config
+    }
+
+    /// How long a commit may take when partitions are to be given back: five seconds, and less than the group waits for
+    /// a member (`max.poll.interval.ms`).
+    pub fn revoke_patience(&self) -> Duration {
+        let set = self.source.iter().rev().find(|(name, _)| name == "max.poll.interval.ms");
+        let waits = set.and_then(|(_, value)| value.parse().ok()).map_or(Duration::MAX, Duration::from_millis);
+        REVOKE.min(waits / 2)
     }
 
     /// Longest record that can be written, in bytes.

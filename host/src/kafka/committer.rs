@@ -1,7 +1,7 @@
 //! Does what `txn.rs` says, against Kafka: produces, writes state and markers, commits, and lets go of producers that
 //! cannot be believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ use crate::files::source::Position;
 use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::task::{Sealed, Sum, Task};
-use crate::worker::Outcome;
+use crate::worker::{Became, Came, Outcome};
 
 /// How long a run that ends, or tasks that leave, may take for a last checkpoint.
 const LAST: Duration = Duration::from_secs(1);
@@ -66,11 +66,15 @@ pub struct Committer {
     /// What made the running interval void.
     broken: Option<Fault>,
     began: Instant,
+    /// When the group no longer waits.
+    deadline: Option<Instant>,
     stop_seen: Option<Instant>,
     /// What is being committed.
     closing: Closing,
     /// What is still to be taken out of changelogs.
     buried: Buried,
+    /// Of commits that failed, as far as is known.
+    unclear: HashMap<Place, Effects>,
     /// The checkpoints; none: there are none.
     rounds: Option<Rounds>,
     /// Where it is told that it still tries.
@@ -81,9 +85,15 @@ pub struct Committer {
 #[derive(Default)]
 struct Closing {
     offsets: Vec<(Place, i64, Token)>,
-    markers: Vec<(Place, Marker)>,
-    /// How much of what waits to be taken out of a changelog is in it, and what is to wait behind that.
-    buried: Vec<(Place, usize, Vec<Sealed>)>,
+    effects: HashMap<Place, Effects>,
+}
+
+/// What follows when the commit of a task is durable.
+struct Effects {
+    marker: Marker,
+    /// How much of what waits to be taken out of its changelog is in it, and what waits from then on.
+    buried: usize,
+    dropped: Vec<Sealed>,
 }
 
 /// What a commit writes.
@@ -101,7 +111,20 @@ impl Committer {
         let (producer, broken, stop_seen) = (None, None, None);
         let rounds = setup.checkpoints.clone().map(|store| Rounds::new(store, setup.consumer.clone()));
         let buried = Buried::default();
-        Committer { setup, txn, producer, broken, began, stop_seen, closing, buried, rounds, seat: None }
+        Committer {
+            setup,
+            txn,
+            producer,
+            broken,
+            began,
+            deadline: None,
+            stop_seen,
+            closing,
+            unclear: HashMap::new(),
+            buried,
+            rounds,
+            seat: None,
+        }
     }
 
     /// Tells at this seat that it still tries: a broker that is away is no reason to be taken for dead.
@@ -114,6 +137,12 @@ impl Committer {
         // Positions that were pending are settled by it, which those who restore wait for.
         while self.drive(Goal::Ready, None)? == Outcome::Undone {}
         Ok(())
+    }
+
+    /// As `open`, unless the group waits: then the next transaction does it. Whoever asks for positions meanwhile is told
+    /// none while they are pending.
+    fn reopen(&mut self) -> Result<(), Trouble> {
+        if self.deadline.is_some() { Ok(()) } else { self.open() }
     }
 
     /// Hands a record to the producer. What goes wrong makes the interval void, which `commit` says.
@@ -135,8 +164,18 @@ impl Committer {
     }
 
     /// Makes durable what was produced since the last commit, with the state of these tasks and their positions.
-    pub fn commit(&mut self, plan: &Plan, tasks: &mut [&mut Task], source: &Position) -> Result<Outcome, Trouble> {
-        let outcome = self.close(plan, tasks, source)?;
+    /// `leaving`: partitions are to be given back, and the group waits: there is little time for it.
+    pub fn commit(
+        &mut self,
+        plan: &Plan,
+        tasks: &mut [&mut Task],
+        source: &Position,
+        leaving: bool,
+    ) -> Result<Outcome, Trouble> {
+        self.deadline = leaving.then(|| Instant::now() + self.setup.clients.revoke_patience());
+        let outcome = self.close(plan, tasks, source);
+        self.deadline = None;
+        let outcome = outcome?;
         // Who takes an undone commit for done keeps its state.
         Ok(if self.setup.clients.guards.undo { outcome } else { Outcome::Done })
     }
@@ -146,31 +185,40 @@ impl Committer {
             tracing::warn!("what was done since the last commit is done again: {fault}");
             self.drive(Goal::Abandon, None)?;
             self.give_up();
-            self.open()?;
+            self.reopen()?;
             return Ok(Outcome::Undone);
         }
         if tasks.is_empty() && !self.txn.is_open() {
             return Ok(Outcome::Done);
         }
         let outcome = self.drive(Goal::Commit, Some(Work { plan, tasks, source }))?;
-        let closing = std::mem::take(&mut self.closing);
-        if outcome == Outcome::Done {
-            let mut tokens = self.setup.tokens.borrow_mut();
-            for (place, _, token) in closing.offsets {
-                tokens.insert(place, token);
-            }
-            if let Some(rounds) = &mut self.rounds {
-                closing.markers.into_iter().for_each(|(place, marker)| rounds.committed(place, marker));
-            }
-            for (place, count, dropped) in closing.buried {
-                self.buried.done(&place, count);
-                self.buried.add(&place, dropped);
-            }
-        } else {
+        if outcome == Outcome::Undone {
+            // What it had in it counts if it turns out to be durable.
+            self.unclear.extend(self.closing.effects.drain());
             self.give_up();
-            self.open()?;
+            self.reopen()?;
+            return Ok(outcome);
+        }
+        for (place, ..) in std::mem::take(&mut self.closing.offsets) {
+            if let Some(known) = self.setup.tokens.borrow_mut().get_mut(&place)
+                && let Some(token) = known.tried.take()
+            {
+                known.last = token;
+            }
+            if let Some(effects) = self.closing.effects.remove(&place) {
+                self.lasts(&place, effects);
+            }
         }
         Ok(outcome)
+    }
+
+    /// The last commit of a task is durable.
+    fn lasts(&mut self, place: &Place, effects: Effects) {
+        if let Some(rounds) = &mut self.rounds {
+            rounds.committed(place.clone(), effects.marker);
+        }
+        self.buried.done(place, effects.buried);
+        self.buried.add(place, effects.dropped);
     }
 
     fn changelog(&self, topic: &str) -> Option<&String> {
@@ -202,20 +250,27 @@ impl Committer {
     /// A task is somebody else's.
     pub fn forget(&mut self, place: &Place) {
         self.buried.forget(place);
+        self.unclear.remove(place);
         self.rounds.iter_mut().for_each(|rounds| rounds.forget(place));
     }
 
     /// All tasks begin anew.
     fn give_up(&mut self) {
-        self.buried.clear();
         self.rounds.iter_mut().for_each(Rounds::give_up);
     }
 
-    /// A task came; what is still in its changelog of spaces that were dropped is taken away from now on.
-    pub fn inherit(&mut self, place: &Place, dead: Vec<Sealed>) {
-        // What its last commit in this process said may be long ago.
-        self.forget(place);
-        self.buried.add(place, dead);
+    /// A task came. What is still in its changelog of spaces that were dropped is taken away from now on.
+    pub fn came(&mut self, place: &Place, how: Came) {
+        let unclear = self.unclear.remove(place);
+        match how {
+            Came::Kept(Became::Durable) => unclear.into_iter().for_each(|effects| self.lasts(place, effects)),
+            Came::Kept(Became::Nothing) => {}
+            Came::Restored(dead) => {
+                // What its last commit in this process said may be long ago.
+                self.forget(place);
+                self.buried.add(place, dead);
+            }
+        }
     }
 
     /// The plan is another one: slices of checkpoints that are under way do not fit it.
@@ -227,8 +282,10 @@ impl Committer {
     pub fn abandon(&mut self) -> Result<(), Trouble> {
         self.broken = None;
         self.give_up();
-        self.drive(Goal::Abandon, None)?;
-        self.open()
+        self.deadline = Some(Instant::now() + self.setup.clients.revoke_patience());
+        let done = self.drive(Goal::Abandon, None);
+        self.deadline = None;
+        done.map(drop)
     }
 
     /// Does what the transaction needs until it is settled.
@@ -247,6 +304,7 @@ impl Committer {
             if event == Event::Again {
                 self.watch_stop()?;
             }
+            let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             event = match action {
                 Action::Settled(outcome) => return Ok(outcome),
                 Action::Rival => {
@@ -258,6 +316,7 @@ impl Committer {
                         "two processes have the same `run.instance`: give each its own",
                     ));
                 }
+                Action::Wait(_) if late => Event::Done,
                 Action::Wait(ms) => {
                     std::thread::sleep(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
                     self.watch_stop()?;
@@ -278,7 +337,10 @@ impl Committer {
                     self.producer = None;
                     Event::Done
                 }
-                action => self.act(action, work.as_mut())?,
+                action => match self.act(action, work.as_mut())? {
+                    Event::Again if late => Event::Late,
+                    event => event,
+                },
             };
         }
     }
@@ -320,8 +382,12 @@ impl Committer {
             // A task whose position is not known is not ours any more.
             let Some(next) = next else { return Ok(Event::Abortable) };
             let dropped = task.dropped(work.plan);
-            let sealed = task.seal(work.plan);
-            let last = self.setup.tokens.borrow().get(&place).map_or(0, |token| token.sequence);
+            // Only in a transaction is a commit that failed as if it had never been.
+            let sealed = match self.setup.transactional {
+                Some(_) => task.seal_pending(work.plan),
+                None => task.seal(work.plan),
+            };
+            let last = self.setup.tokens.borrow().get(&place).map_or(0, |known| known.last.sequence);
             let token = Token {
                 sequence: last + 1,
                 nonce: nonce(),
@@ -352,13 +418,13 @@ impl Committer {
                 let (buried, count) = self.buried.next(&place, &dropped, has);
                 sealed.iter().for_each(|state| changelog::records(state, token.sequence, &mut put));
                 buried.iter().for_each(|state| changelog::burials(state, &mut put));
-                self.closing.buried.push((place.clone(), count, dropped));
                 put(MARKER_KEY, Some(&written));
-                self.closing.markers.push((place.clone(), marker));
+                self.closing.effects.insert(place.clone(), Effects { marker, buried: count, dropped });
                 if let Some(fault) = failed {
                     return Ok(event(Action::Write, Err(fault)));
                 }
             }
+            self.setup.tokens.borrow_mut().entry(place.clone()).or_default().tried = Some(token.clone());
             self.closing.offsets.push((place, next, token));
         }
         Ok(Event::Done)

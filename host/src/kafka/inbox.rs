@@ -19,7 +19,7 @@ use super::raw::high_watermark;
 use super::reading::Restored;
 use super::restore::{Answer, Begin, Found, Job};
 use super::run::lost;
-use super::token::Token;
+use super::token::{Known, Token};
 use super::watchdog::Watchdog;
 use crate::chain::Chain;
 use crate::files::Trouble;
@@ -27,15 +27,15 @@ use crate::files::source::{Polled, Polling, Position};
 use crate::ops::{Phase, Seat};
 use crate::plan::Plan;
 use crate::task::{Input, Task};
-use crate::worker::{Event, Inbox, Joined};
+use crate::worker::{Became, Event, Inbox, Joined};
 
 /// A signal is noticed within this time.
 const ATTENTION: Duration = Duration::from_millis(50);
 /// Between two times that it is told how far behind partitions are.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// The last token of every partition that is owned; inbox and outbox share it.
-pub type Tokens = Rc<RefCell<HashMap<Place, Token>>>;
+/// What is known of the commits of every partition that is owned, or was lost; inbox and outbox share it.
+pub type Tokens = Rc<RefCell<HashMap<Place, Known>>>;
 
 /// Says whether a plan may use kept state: stage and what it was made with, of all stages.
 pub type Judge<'a> = Box<dyn Fn(&Plan, &BTreeMap<String, serde_json::Value>) -> Result<(), Trouble> + 'a>;
@@ -68,6 +68,8 @@ pub struct KafkaInbox<'a> {
     grown: Vec<Place>,
     /// Places that the worker is letting go of.
     leaving: Option<Vec<Place>>,
+    /// They are somebody else's already, or were; the worker keeps their tasks for a while.
+    were_lost: bool,
     ended: bool,
     /// With `until: end`, where each partition ended at first.
     ends: HashMap<Place, i64>,
@@ -115,6 +117,7 @@ impl<'a> KafkaInbox<'a> {
             asked: Vec::new(),
             grown: Vec::new(),
             leaving: None,
+            were_lost: false,
             ended: false,
             ends: HashMap::new(),
             lost: HashMap::new(),
@@ -189,7 +192,10 @@ impl<'a> KafkaInbox<'a> {
             }
         }
         self.asked = all.clone();
-        let job = Job { places: all, ..self.job.clone() };
+        let mut job = Job { places: all, ..self.job.clone() };
+        if self.job.exactly_once {
+            job.known = self.tokens.borrow().clone();
+        }
         let log = tracing::dispatcher::get_default(Clone::clone);
         let thread = std::thread::Builder::new().name("restore".to_owned());
         let thread = thread.spawn(move || tracing::dispatcher::with_default(&log, || job.run()));
@@ -218,7 +224,7 @@ impl<'a> KafkaInbox<'a> {
                         .collect();
                     tracing::info!("{}: {}", if lost { "lost" } else { "revoked" }, names(&places));
                     self.asked.retain(|place| !places.contains(place));
-                    self.leaving = Some(places);
+                    (self.leaving, self.were_lost) = (Some(places), lost);
                     if inputs.is_empty() {
                         self.left()?;
                     } else {
@@ -261,6 +267,11 @@ impl<'a> KafkaInbox<'a> {
                         return Ok(Some(event));
                     }
                 }
+                Found::Kept(place, became, token) => {
+                    if let Some(event) = self.kept(&place, became, token) {
+                        return Ok(Some(event));
+                    }
+                }
                 Found::Failed(trouble) => return Err(trouble),
             }
         }
@@ -278,7 +289,7 @@ impl<'a> KafkaInbox<'a> {
         self.job.epoch += 1;
         let owned = self.owned.iter().map(|o| o.place.clone());
         self.leaving = Some(owned.chain(self.asked.drain(..)).chain(self.grown.iter().cloned()).collect());
-        self.assigned = false;
+        (self.assigned, self.were_lost) = (false, true);
         Event::Leave { inputs, lost: true }
     }
 
@@ -321,7 +332,7 @@ impl<'a> KafkaInbox<'a> {
         let Some(owned) = self.owned.iter().find(|o| o.place == *place && o.stage == Stage::Restoring) else {
             return Ok(None);
         };
-        let input = owned.input;
+        let (input, begin) = (owned.input, owned.taken);
         let Restored { token, marker, states, dead, exact, records, warm } = restored;
         let stages = marker.iter().flat_map(|marker| &marker.stages);
         let identities =
@@ -334,13 +345,25 @@ impl<'a> KafkaInbox<'a> {
             let from = if warm { "a checkpoint" } else { "nothing" };
             tracing::info!(topic = &*place.0, partition = place.1, records, from, "state restored");
         }
-        self.tokens.borrow_mut().insert(place.clone(), token.unwrap_or_default());
+        let known = Known { last: token.unwrap_or_default(), begin, tried: None };
+        self.tokens.borrow_mut().insert(place.clone(), known);
         // A partition that begins anew after a commit that failed has been counted.
         let counters = marker.as_ref().map(|marker| marker.task.counters.as_slice()).unwrap_or_default();
         self.lost.entry(place.clone()).or_insert(lost(counters));
         let proves = exact && self.job.clients.guards.digest;
         let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| proves).collect();
-        Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, dead, digests })))
+        Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, dead, digests, kept: None })))
+    }
+
+    /// The task that this process has of a partition is the right one.
+    fn kept(&mut self, place: &Place, became: Became, token: Token) -> Option<Event> {
+        let owned = self.owned.iter().find(|o| o.place == *place && o.stage == Stage::Restoring)?;
+        let (input, digest) = (owned.input, token.digest);
+        tracing::info!(topic = &*place.0, partition = place.1, last_commit = ?became, "state kept");
+        let known = Known { last: token, begin: owned.taken, tried: None };
+        self.tokens.borrow_mut().insert(place.clone(), known);
+        let (marker, states, dead, digests) = (None, Vec::new(), Vec::new(), Vec::new());
+        Some(Event::Join(Joined { input, marker, states, dead, digests, kept: Some((became, digest)) }))
     }
 
     fn number(&mut self, place: &Place) -> u16 {
@@ -455,6 +478,21 @@ impl Inbox for KafkaInbox<'_> {
         Ok(true)
     }
 
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn keeps_tasks(&self) -> bool {
+        self.job.exactly_once
+    }
+
+    fn again(&mut self, input: u16) -> Result<(), Trouble> {
+        let Some(owned) = self.owned.iter().find(|o| o.input == input) else { return Ok(()) };
+        let place = owned.place.clone();
+        self.tokens.borrow_mut().remove(&place);
+        self.ask(vec![place])
+    }
+
     fn left(&mut self) -> Result<(), Trouble> {
         let Some(places) = self.leaving.take() else { return Ok(()) };
         let ours: Vec<Place> = self.owned.iter().map(|o| o.place.clone()).filter(|p| places.contains(p)).collect();
@@ -465,8 +503,10 @@ impl Inbox for KafkaInbox<'_> {
         self.grown.retain(|place| !places.contains(place));
         self.watchdog.forget(&places);
         self.owned.retain(|o| !places.contains(&o.place));
-        self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
         self.lost.retain(|place, _| !places.contains(place));
+        if !self.were_lost {
+            self.tokens.borrow_mut().retain(|place, _| !places.contains(place));
+        }
         // What is not assigned yet cannot be unassigned; the library waits for an answer all the same.
         self.member.unassign(&ours)
     }
@@ -485,7 +525,6 @@ impl Inbox for KafkaInbox<'_> {
         self.tried.extend(self.owned.iter().map(|o| (o.place.clone(), o.attempt)));
         // Queues first: what is in them was read ahead of the commit that failed.
         self.owned.clear();
-        self.tokens.borrow_mut().clear();
         self.member.unassign(&places)?;
         self.ask(places.into_iter().filter(|place| !leaving.contains(place)).collect())
     }

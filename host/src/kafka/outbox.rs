@@ -22,10 +22,10 @@ use crate::files::source::{Polling, Position};
 use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::retry::{Attempts, Gate};
-use crate::task::{Input, Sealed, Task};
+use crate::task::{Input, Task};
 use crate::telemetry::FailureLog;
 use crate::time::NONE_YET;
-use crate::worker::{Commit, Outbox, Outcome};
+use crate::worker::{Came, Commit, Outbox, Outcome};
 
 /// A topic that rows go to.
 #[derive(Clone, Copy, Debug)]
@@ -359,7 +359,7 @@ impl Outbox for KafkaOutbox {
             }
         }
         let began = Instant::now();
-        let outcome = self.committer.commit(plan, &mut touched, &source)?;
+        let outcome = self.committer.commit(plan, &mut touched, &source, kind == Commit::Leaving)?;
         self.touched.clear();
         match outcome {
             Outcome::Done => {
@@ -392,9 +392,9 @@ impl Outbox for KafkaOutbox {
         self.committer.abandon()
     }
 
-    fn came(&mut self, plan: &Plan, task: &Task, dead: Vec<Sealed>) {
+    fn came(&mut self, plan: &Plan, task: &Task, how: Came) {
         if let Some(input) = task.marker().inputs.first() {
-            self.committer.inherit(&(Arc::clone(&input.topic), input.partition), dead);
+            self.committer.came(&(Arc::clone(&input.topic), input.partition), how);
         }
         if let Some(seat) = &self.seat {
             seat.adopt(plan, std::iter::once(task));

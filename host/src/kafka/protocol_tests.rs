@@ -31,10 +31,22 @@ struct Rules {
     drop_state: bool,
     /// Every transaction carries positions.
     positions: bool,
+    /// A process goes on with what it has in memory only where the token beside the position is one that it knows.
+    compare: bool,
+    /// No two attempts have the same token.
+    nonce: bool,
 }
 
-const ALL: Rules =
-    Rules { generation: true, stable: true, token: true, recreate: true, drop_state: true, positions: true };
+const ALL: Rules = Rules {
+    generation: true,
+    stable: true,
+    token: true,
+    recreate: true,
+    drop_state: true,
+    positions: true,
+    compare: true,
+    nonce: true,
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum End {
@@ -88,6 +100,8 @@ struct Process {
     target: (u8, u8),
     /// The producer must go before the next transaction.
     tainted: bool,
+    /// What it has in memory: token and keys of its last commit; none: nothing.
+    base: Option<(u8, u8)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,13 +156,9 @@ impl World {
         id.end = if commit { End::Commit(parts) } else { End::Abort(parts) };
     }
 
-    /// The process lost what it did since the last commit.
-    fn undo(&mut self, at: usize, rules: Rules) {
-        let process = &mut self.processes[at];
-        process.phase = Phase::Ready;
-        if rules.drop_state {
-            process.seen = 0;
-        }
+    /// The process does not know what became of what it did since the last commit: its memory waits for that.
+    fn undo(&mut self, at: usize) {
+        self.processes[at].phase = Phase::Ready;
     }
 
     /// Every state that may come next.
@@ -229,7 +239,7 @@ impl World {
         if running && process.epoch != id.epoch {
             // Fenced: a new producer.
             go(&|world| {
-                world.undo(at, rules);
+                world.undo(at);
                 world.processes[at].phase = Phase::Down;
             });
             return;
@@ -240,7 +250,7 @@ impl World {
                 if world.ids[at].end == End::Open {
                     world.end(at, false);
                 }
-                world.undo(at, rules);
+                world.undo(at);
             });
         }
         match process.phase {
@@ -249,9 +259,9 @@ impl World {
                 End::Commit(_) | End::Abort(_) => {}
                 End::None => go(&|world| {
                     world.ids[at] = Id { epoch: id.epoch + 1, ..Id::default() };
-                    let kept = world.processes[at].seen;
-                    world.processes[at] =
-                        Process { phase: Phase::Ready, epoch: id.epoch + 1, seen: kept, ..Process::default() };
+                    let Process { seen, base, target, .. } = world.processes[at];
+                    let fresh = Process { phase: Phase::Ready, epoch: id.epoch + 1, ..Process::default() };
+                    world.processes[at] = Process { seen, base, target, ..fresh };
                 }),
             },
             Phase::Ready if usize::from(self.owner) == at => {
@@ -265,13 +275,24 @@ impl World {
                         let (next, token) = world.position;
                         let process = &mut world.processes[at];
                         (process.next, process.token, process.phase) = (next, token, Phase::Restoring);
+                        match process.base {
+                            Some((last, seen)) if last == token || !rules.compare => {
+                                process.seen = if rules.drop_state { seen } else { process.seen };
+                                process.phase = Phase::Running;
+                            }
+                            Some(_) if process.target.1 == token => process.phase = Phase::Running,
+                            _ => process.seen = 0,
+                        }
+                        let known = process.phase == Phase::Running;
+                        (process.base, process.target) = (known.then_some((token, process.seen)), (0, 0));
                         process.generation = self.generation;
                     });
                 }
             }
             Phase::Ready => {}
             Phase::Restoring if !rules.token || self.log.0 == process.token => go(&|world| {
-                world.processes[at].seen |= world.log.1;
+                world.processes[at].seen = world.log.1;
+                world.processes[at].base = Some((process.token, world.log.1));
                 world.processes[at].phase = Phase::Running;
             }),
             Phase::Restoring => {}
@@ -281,8 +302,8 @@ impl World {
             Phase::Running if id.end == End::None => {
                 for end in process.next + 1..=(process.next + 2).min(3) {
                     go(&|world| {
-                        let token = world.tokens + 1;
-                        world.tokens = token;
+                        world.tokens += 1;
+                        let token = if rules.nonce { world.tokens } else { process.token + 1 };
                         let process = &mut world.processes[at];
                         let mut outputs = 0;
                         for input in process.next..end {
@@ -307,7 +328,7 @@ impl World {
                 if world.ids[at].end == End::Open {
                     world.end(at, false);
                 }
-                world.undo(at, rules);
+                world.undo(at);
             }),
             Phase::Written if id.end == End::Open => go(&|world| {
                 world.ids[at].position = Some(process.target);
@@ -315,7 +336,7 @@ impl World {
             }),
             // A late copy has ended it: the client finds that it cannot go on.
             Phase::Produced | Phase::Written => go(&|world| {
-                world.undo(at, rules);
+                world.undo(at);
                 world.processes[at].phase = Phase::Down;
             }),
             Phase::Offered if id.end == End::Open => {
@@ -323,6 +344,7 @@ impl World {
                     world.end(at, true);
                     let process = &mut world.processes[at];
                     (process.next, process.token) = process.target;
+                    process.base = Some((process.token, process.seen));
                     process.phase = Phase::Running;
                 };
                 go(&done);
@@ -336,7 +358,7 @@ impl World {
                 }
             }
             Phase::Offered => go(&|world| {
-                world.undo(at, rules);
+                world.undo(at);
                 world.processes[at].phase = Phase::Down;
             }),
         }
@@ -390,4 +412,6 @@ fn each_rule_left_out_alone_does_harm() {
     check(Rules { recreate: false, ..ALL }, [0, 0, 1, 0]);
     check(Rules { drop_state: false, ..ALL }, [0, 0, 0, 1]);
     check(Rules { positions: false, ..ALL }, [0, 1, 0, 0]);
+    check(Rules { compare: false, ..ALL }, [0, 2, 0, 0]);
+    check(Rules { nonce: false, ..ALL }, [0, 2, 0, 0]);
 }

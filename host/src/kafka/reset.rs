@@ -1,7 +1,7 @@
 //! Moves a pipeline to another place in its input, with the state it has or without: positions, markers and what is
 //! taken away change in one transaction, while nobody runs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
@@ -122,6 +122,7 @@ pub fn reset(
         skip_lost: true,
         pipeline: pipeline.name.clone(),
         places: places.clone(),
+        known: HashMap::new(),
         epoch: 0,
         cancelled: Arc::new(AtomicBool::new(false)),
         answers,

@@ -1,7 +1,7 @@
 //! Where a partition goes on: its committed position with the token, and the state that belongs to exactly that
 //! commit, read from the changelog. Runs on a thread of its own; the group is not kept waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -18,10 +18,11 @@ use super::client::{Clients, PATIENCE, TRANSACTION_MS};
 use super::group::Place;
 use super::raw::PartitionQueue;
 use super::reading::{Reading, Restored};
-use super::token::Token;
+use super::token::{Known, Token};
 use crate::config::kafka::{Start, Until};
 use crate::files::Trouble;
 use crate::keyed::Settings;
+use crate::worker::Became;
 
 /// What is asked for.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub struct Job {
     pub pipeline: String,
     /// The partitions.
     pub places: Vec<Place>,
+    /// What this process knows of the commits of some.
+    pub known: HashMap<Place, Known>,
     /// Number of the request; answers carry it.
     pub epoch: u64,
     /// Nobody waits for the answer any more.
@@ -69,6 +72,9 @@ pub enum Found {
     Begins(Vec<Begin>),
     /// The state of one of them.
     State(Place, Box<Restored>),
+    /// The state that this process has of one of them is the right one, after what became of its last commit; and the token
+    /// of it.
+    Kept(Place, Became, Token),
     /// Partitions that are new, with keys that were elsewhere before; and what can be done about it.
     Grown(Vec<Place>, Trouble),
     /// It cannot be.
@@ -138,16 +144,21 @@ impl Job {
             // Such a reader is told positions that a transaction is about to change.
             false => self.committed(&self.clients.uncommitted_reader().create().map_err(no_client)?)?,
         };
-        let (mut begins, mut later) = (Vec::new(), Vec::new());
+        let (mut begins, mut kept, mut later) = (Vec::new(), Vec::new(), Vec::new());
         for committed in committed {
-            let (begin, restored) = self.begin(&reader, &committed)?;
+            let became = self.became(&committed);
+            let (begin, restored) = self.begin(&reader, &committed, became.is_some())?;
             begins.push(begin);
-            match restored {
-                Some(restored) => later.push((committed.place, Some(restored), None)),
-                None => later.push((committed.place, None, committed.token)),
+            match (became, restored) {
+                (Some(became), _) => kept.push((committed.place, became, committed.token.unwrap_or_default())),
+                (None, Some(restored)) => later.push((committed.place, Some(restored), None)),
+                (None, None) => later.push((committed.place, None, committed.token)),
             }
         }
         self.answer(Found::Begins(begins));
+        for (place, became, token) in kept {
+            self.answer(Found::Kept(place, became, token));
+        }
         for (place, restored, token) in later {
             let restored = match restored {
                 Some(restored) => restored,

@@ -244,6 +244,7 @@ pub fn work(
         skip_lost: source.skip_lost,
         pipeline: plan.pipeline.name.clone(),
         places: Vec::new(),
+        known: HashMap::new(),
         epoch: 0,
         cancelled: Arc::new(AtomicBool::new(false)),
         answers,

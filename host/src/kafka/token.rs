@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::worker::Became;
+
 /// A token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Token {
@@ -18,6 +20,30 @@ pub struct Token {
     pub entries: u64,
     /// Digest over them.
     pub digest: u128,
+}
+
+/// What this process knows of a task's commits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Token of the last commit that is durable; the default one: there was none.
+    pub last: Token,
+    /// Where reading began without one.
+    pub begin: i64,
+    /// Token of the commit that was tried since, of which it is not known whether it is durable.
+    pub tried: Option<Token>,
+}
+
+impl Known {
+    /// What became of it, by the token beside the position (reliability 4.2, step 7); none: somebody else has committed since, and no state in memory is the right one. The token must
+    /// have been read when no transaction with a position of the task was open.
+    pub fn became(&self, found: Option<&Token>) -> Option<Became> {
+        match found {
+            None if self.last == Token::default() => Some(Became::Nothing),
+            Some(found) if self.tried.as_ref() == Some(found) => Some(Became::Durable),
+            Some(found) if self.last == *found => Some(Became::Nothing),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Token {
@@ -62,6 +88,25 @@ mod tests {
             assert!(text.len() < 200, "{text}");
             assert_eq!(Token::parse(text.as_bytes()), Some(token), "{text}");
         }
+    }
+
+    #[test]
+    fn the_token_beside_the_position_says_what_became_of_a_commit() {
+        let token = |sequence, nonce| Token { sequence, nonce, ..Token::default() };
+        let known = Known { last: token(4, 1), begin: 0, tried: Some(token(5, 2)) };
+        let check = |known: &Known, found: Option<Token>, expected| {
+            assert_eq!(known.became(found.as_ref()), expected, "{known:?} {found:?}");
+        };
+        check(&known, Some(token(4, 1)), Some(Became::Nothing));
+        check(&known, Some(token(5, 2)), Some(Became::Durable));
+        // Another process has come as far, or the position was taken away.
+        check(&known, Some(token(5, 3)), None);
+        check(&known, Some(token(6, 2)), None);
+        check(&known, None, None);
+        let first = Known { tried: Some(token(1, 9)), ..Known::default() };
+        check(&first, None, Some(Became::Nothing));
+        check(&first, Some(token(1, 9)), Some(Became::Durable));
+        check(&first, Some(token(1, 8)), None);
     }
 
     #[test]

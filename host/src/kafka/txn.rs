@@ -39,6 +39,8 @@ pub enum Event {
     Done,
     /// It is not, and may be tried again as it was.
     Again,
+    /// It is not, and there is no more time: others wait. What was not committed by now must not happen.
+    Late,
     /// It failed; the transaction can be aborted.
     Abortable,
     /// The producer cannot go on.
@@ -239,6 +241,18 @@ impl Txn {
             }
             Event::Again => return self.last,
             Event::Done => self.done(now),
+            Event::Late => {
+                self.paused = true;
+                match self.last {
+                    // A commit that may have happened cannot be aborted, and an abort that takes too long is left to
+                    // the next holder of the name.
+                    Action::Commit | Action::Abort => {
+                        (self.doubted, self.outcome) = (true, Some(Outcome::Undone));
+                        self.phase = Phase::Ready;
+                    }
+                    _ => self.undo(),
+                }
+            }
             Event::Abortable => {
                 self.failures += 1;
                 // An answer to a commit that is not clear: it may have happened. What cannot be aborted cannot go on.

@@ -8,7 +8,9 @@
 
 use std::collections::BTreeSet;
 
+use super::super::token::{Known, Token};
 use super::*;
+use crate::worker::Became;
 
 /// Seeds of one run; nights take more.
 const SEEDS: u64 = 10_000;
@@ -33,8 +35,8 @@ impl Dice {
 #[derive(Clone, Debug, Default)]
 struct Open {
     outputs: Vec<u32>,
-    state: Option<(u64, BTreeSet<u32>)>,
-    position: Option<(usize, u64)>,
+    state: Option<(Token, BTreeSet<u32>)>,
+    position: Option<(usize, Token)>,
 }
 
 /// What the broker knows of one transactional id.
@@ -50,15 +52,15 @@ struct Broker {
     input: Vec<u32>,
     visible: Vec<u32>,
     /// Committed position and its token.
-    position: (usize, u64),
+    position: (usize, Token),
     /// Token and state at the end of the changelog.
-    changelog: (u64, BTreeSet<u32>),
+    changelog: (Token, BTreeSet<u32>),
     ids: Vec<Id>,
     generation: u64,
     /// Copies of commits that are still on their way: id and epoch.
     late: Vec<(usize, u64)>,
     /// Ends of transactions that are not written to the changelog yet: nobody reads there what they committed.
-    unwritten: Vec<(u64, BTreeSet<u32>)>,
+    unwritten: Vec<(Token, BTreeSet<u32>)>,
 }
 
 impl Broker {
@@ -105,11 +107,23 @@ impl Broker {
     }
 }
 
+/// Rules about what a process goes on with that it has in memory.
+#[derive(Clone, Copy)]
+struct Memory {
+    /// No two attempts have the same token.
+    nonce: bool,
+    /// It goes on with it only where the token beside the position is one that it knows.
+    compare: bool,
+}
+
+const CAREFUL: Memory = Memory { nonce: true, compare: true };
+
 /// A process: the core, and what the worker holds.
 struct Process {
     id: usize,
     txn: Txn,
     guards: Guards,
+    memory: Memory,
     /// It stopped between its positions and its commit.
     frozen: bool,
     /// Epoch of its producer; none: no producer.
@@ -118,17 +132,37 @@ struct Process {
     generation: Option<u64>,
     state: BTreeSet<u32>,
     next: usize,
-    token: u64,
+    /// What it knows of its commits; none: it has read nothing yet.
+    known: Option<Known>,
+    /// Its state after the last commit that is durable.
+    base: BTreeSet<u32>,
+    /// How often it went on with what it had in memory: after nothing had happened, after all had.
+    kept: [usize; 2],
     broken: bool,
     now: i64,
 }
 
 impl Process {
-    fn new(id: usize, guards: Guards) -> Process {
+    fn new(id: usize, guards: Guards, memory: Memory) -> Process {
         let (epoch, generation, state) = (None, None, BTreeSet::new());
         let txn = Txn::guarded(true, guards);
-        let (next, token, frozen, broken, now) = (0, 0, false, false, 0);
-        Process { id, txn, guards, frozen, epoch, generation, state, next, token, broken, now }
+        let (next, known, base, frozen, broken, now) = (0, None, BTreeSet::new(), false, false, 0);
+        Process {
+            id,
+            txn,
+            guards,
+            memory,
+            frozen,
+            epoch,
+            generation,
+            state,
+            next,
+            known,
+            base,
+            kept: [0; 2],
+            broken,
+            now,
+        }
     }
 
     /// Does what the core says until it is settled.
@@ -175,18 +209,25 @@ impl Process {
                 }
                 Action::Begin => Event::Done,
                 Action::Write => {
-                    let state = (self.token + 1, self.state.clone());
+                    let known = self.known.get_or_insert_default();
+                    // A number that no other attempt has.
+                    let nonce = if self.memory.nonce { dice.roll(u64::MAX) } else { 0 };
+                    let token = Token { sequence: known.last.sequence + 1, nonce, ..Token::default() };
+                    known.tried = Some(token.clone());
+                    let state = (token, self.state.clone());
                     self.produce(broker, |open| open.state = Some(state))
                 }
                 Action::Flush if dice.one_in(30) => Event::Abortable,
                 Action::Flush if dice.one_in(8) => Event::Again,
+                Action::Flush if dice.one_in(30) => Event::Late,
                 Action::Flush => Event::Done,
                 // Who names no generation is believed.
                 Action::Offsets if self.guards.generation && self.generation != Some(broker.generation) => {
                     Event::Abortable
                 }
                 Action::Offsets => {
-                    let position = (self.next, self.token + 1);
+                    let tried = self.known.as_ref().and_then(|known| known.tried.clone());
+                    let position = (self.next, tried.unwrap_or_default());
                     self.produce(broker, |open| open.position = Some(position))
                 }
                 Action::Commit if freezes => {
@@ -196,8 +237,16 @@ impl Process {
                 Action::Commit => self.commit(broker, dice, &mut tainted),
                 Action::Abort => {
                     if self.epoch == Some(broker.ids[self.id].epoch) {
-                        broker.end(self.id, false);
-                        if dice.one_in(8) { Event::Again } else { Event::Done }
+                        // It takes too long: whether it arrived nobody knows.
+                        if dice.one_in(16) {
+                            if dice.one_in(2) {
+                                broker.end(self.id, false);
+                            }
+                            Event::Late
+                        } else {
+                            broker.end(self.id, false);
+                            if dice.one_in(8) { Event::Again } else { Event::Done }
+                        }
                     } else {
                         Event::Fatal { fenced: true }
                     }
@@ -224,7 +273,8 @@ impl Process {
         }
         let copy = (self.id, current);
         match dice.roll(16) {
-            // It did not arrive, and is sent again.
+            // It did not arrive, and is sent again, if there is time.
+            0 if dice.one_in(4) => Event::Late,
             0 => Event::Again,
             // The answer was lost, or the request was held up: the client sends it again without a word, and a copy
             // arrives later.
@@ -242,7 +292,7 @@ impl Process {
             // It will take effect when it arrives, and the client was told that it timed out.
             4 => {
                 broker.late.push(copy);
-                Event::Abortable
+                if dice.one_in(4) { Event::Late } else { Event::Abortable }
             }
             // The broker gave the transaction up.
             5 => {
@@ -260,19 +310,38 @@ impl Process {
 
     /// Reads where to go on, and the state that belongs to it.
     fn restore(&mut self, broker: &mut Broker, dice: &mut Dice) -> Result<(), String> {
-        while self.drive(Goal::Ready, broker, dice) == Outcome::Undone {}
+        // Where the group waits, what was left open is ended by the next transaction, or by the broker.
+        if !dice.one_in(3) {
+            while self.drive(Goal::Ready, broker, dice) == Outcome::Undone {}
+        }
         if self.guards.stable {
             broker.settle();
         }
         if self.guards.token {
             broker.write_ends();
         }
-        if self.guards.token && broker.position.1 != broker.changelog.0 {
-            return Err(format!("position of {}, state of {}", broker.position.1, broker.changelog.0));
-        }
-        (self.next, self.token) = broker.position;
-        self.state = broker.changelog.1.clone();
+        let (next, token) = broker.position.clone();
         self.broken = false;
+        // What it has in memory does, before the commit or behind it, unless somebody else has committed since.
+        let found = Some(&token).filter(|token| **token != Token::default());
+        let became = match (&self.known, self.memory.compare) {
+            (Some(known), true) => known.became(found),
+            (Some(_), false) => Some(Became::Nothing),
+            (None, _) => None,
+        };
+        match became {
+            Some(Became::Nothing) => self.state = self.base.clone(),
+            Some(Became::Durable) => {}
+            None if self.guards.token && token != broker.changelog.0 => {
+                return Err(format!("position of {token}, state of {}", broker.changelog.0));
+            }
+            None => self.state = broker.changelog.1.clone(),
+        }
+        if let Some(became) = became {
+            self.kept[usize::from(became == Became::Durable)] += 1;
+        }
+        (self.next, self.base) = (next, self.state.clone());
+        self.known = Some(Known { last: token, begin: 0, tried: None });
         Ok(())
     }
 
@@ -302,7 +371,11 @@ impl Process {
 
     fn closed(&mut self, outcome: Outcome, broker: &mut Broker, dice: &mut Dice) -> Result<(), String> {
         match outcome {
-            Outcome::Done => self.token += 1,
+            Outcome::Done => {
+                let known = self.known.get_or_insert_default();
+                known.last = known.tried.take().unwrap_or_default();
+                self.base = self.state.clone();
+            }
             Outcome::Undone if self.guards.undo => self.restore(broker, dice)?,
             Outcome::Undone => {}
         }
@@ -331,11 +404,11 @@ impl Process {
 }
 
 /// One run: two processes, one partition that moves between them.
-fn run(seed: u64, guards: Guards) -> Result<(), String> {
+fn run(seed: u64, guards: Guards, memory: Memory, kept: &mut [usize; 2]) -> Result<(), String> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let input: Vec<u32> = (0..24).map(|_| dice.roll(16) as u32).collect();
     let mut broker = Broker { input, ids: vec![Id::default(), Id::default()], ..Broker::default() };
-    let mut processes = [Process::new(0, guards), Process::new(1, guards)];
+    let mut processes = [Process::new(0, guards, memory), Process::new(1, guards, memory)];
     let mut owner = 0;
     processes[0].generation = Some(0);
     processes[0].restore(&mut broker, &mut dice)?;
@@ -360,7 +433,7 @@ fn run(seed: u64, guards: Guards) -> Result<(), String> {
             1 => {
                 let id = owner;
                 broker.generation += 1;
-                processes[id] = Process::new(id, guards);
+                processes[id] = Process::new(id, guards, memory);
                 processes[id].generation = Some(broker.generation);
                 processes[id].restore(&mut broker, &mut dice)?;
             }
@@ -386,6 +459,9 @@ fn run(seed: u64, guards: Guards) -> Result<(), String> {
             expected.push(*key);
         }
     });
+    for process in &processes {
+        kept.iter_mut().zip(process.kept).for_each(|(sum, times)| *sum += times);
+    }
     match broker.visible == expected {
         true => Ok(()),
         false => Err(format!("expected {expected:?}, visible {:?}", broker.visible)),
@@ -394,7 +470,25 @@ fn run(seed: u64, guards: Guards) -> Result<(), String> {
 
 /// The first seed that ends wrong.
 fn violation(guards: Guards) -> Option<(u64, String)> {
-    (1..=SEEDS).find_map(|seed| run(seed, guards).err().map(|why| (seed, why)))
+    first(guards, CAREFUL, &mut [0; 2])
+}
+
+fn first(guards: Guards, memory: Memory, kept: &mut [usize; 2]) -> Option<(u64, String)> {
+    (1..=SEEDS).find_map(|seed| run(seed, guards, memory, kept).err().map(|why| (seed, why)))
+}
+
+#[test]
+fn a_process_goes_on_with_what_it_has_in_memory_before_a_commit_or_behind_it() {
+    let mut kept = [0; 2];
+    assert_eq!(first(Guards::default(), CAREFUL, &mut kept), None);
+    assert!(kept.iter().all(|&times| times > 1_000), "{kept:?} times: too few to prove anything");
+}
+
+#[test]
+fn a_process_that_trusts_its_memory_too_far_does_harm() {
+    let check = |memory| assert!(first(Guards::default(), memory, &mut [0; 2]).is_some());
+    check(Memory { nonce: false, ..CAREFUL });
+    check(Memory { compare: false, ..CAREFUL });
 }
 
 #[test]
@@ -450,6 +544,31 @@ fn at_least_once_delivers_output_before_it_writes_state() {
     let done = Action::Settled(Outcome::Done);
     check(&mut txn, Goal::Open, 0, &[Action::Make, done]);
     check(&mut txn, Goal::Commit, 0, &[Action::Flush, Action::Write, Action::Flush, Action::Offsets, done]);
+}
+
+#[test]
+fn without_more_time_a_commit_that_may_have_happened_costs_the_producer_and_the_rest_is_aborted() {
+    let begin = |goal: Goal| {
+        let mut txn = Txn::new(true);
+        check(&mut txn, Goal::Open, 0, &[Action::Make, Action::Init, Action::Begin, Action::Settled(Outcome::Done)]);
+        (txn.next(Event::Go(goal), 0, false), txn)
+    };
+    let undone = Action::Settled(Outcome::Undone);
+    let (action, mut txn) = begin(Goal::Commit);
+    assert_eq!(action, Action::Write);
+    assert_eq!(txn.next(Event::Done, 20, false), Action::Flush);
+    assert_eq!(txn.next(Event::Late, 20, false), Action::Abort);
+    assert_eq!(txn.next(Event::Done, 20, false), undone);
+    let (_, mut txn) = begin(Goal::Commit);
+    for action in [Action::Flush, Action::Offsets, Action::Commit] {
+        assert_eq!(txn.next(Event::Done, 20, false), action);
+    }
+    assert_eq!(txn.next(Event::Late, 20, false), Action::Drop);
+    assert_eq!(txn.next(Event::Done, 20, false), undone);
+    let (action, mut txn) = begin(Goal::Abandon);
+    assert_eq!(action, Action::Abort);
+    assert_eq!(txn.next(Event::Late, 20, false), Action::Drop);
+    assert_eq!(txn.next(Event::Done, 20, false), undone);
 }
 
 #[test]

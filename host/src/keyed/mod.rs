@@ -19,6 +19,7 @@ mod image;
 pub(crate) mod keyed_tests;
 mod log;
 mod marks;
+mod pending;
 mod quota;
 mod rebuild;
 mod seal;
@@ -31,6 +32,7 @@ mod slices;
 use entry::{Entries, Entry, Wake};
 use log::Step;
 use marks::{MARK_BYTES, Marks};
+use pending::Pending;
 use quota::{Item, Quota, Sum};
 
 pub use crate::format::Change;
@@ -129,7 +131,7 @@ pub struct Blamed {
 }
 
 /// A savepoint: a position in the log, and the numbers that are given only once as they stood.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
     log: usize,
     born: u64,
@@ -193,6 +195,10 @@ pub struct Keyed {
     full: Option<i64>,
     /// It cannot be read or written now (X12).
     failing: bool,
+    /// The savepoint of the last seal.
+    base: Mark,
+    /// What the last seal did, until it is known whether that lasts.
+    pending: Option<Box<Pending>>,
 }
 
 impl Keyed {

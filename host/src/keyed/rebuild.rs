@@ -18,6 +18,7 @@ impl Keyed {
     pub fn load(settings: Settings, changes: Vec<Change>) -> Keyed {
         let mut keyed = Keyed::new(settings);
         keyed.apply(changes);
+        keyed.begin_here();
         keyed
     }
 
@@ -36,6 +37,11 @@ impl Keyed {
                 }
             }
         }
+    }
+
+    /// All was brought in: what is written from now on can be taken back to here (pending.rs).
+    pub fn begin_here(&mut self) {
+        self.rebase();
     }
 
     /// Numbers that are given only once are at least these: creations and wakes.

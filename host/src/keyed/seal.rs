@@ -23,9 +23,17 @@ impl Keyed {
     pub fn seal(&mut self) -> Vec<Change> {
         let mut steps = std::mem::take(&mut self.log);
         let olds = std::mem::take(&mut self.olds);
+        let changes = self.seal_steps(&steps, &olds);
+        // The log keeps its memory: the next commit is about as large.
+        steps.clear();
+        self.log = steps;
+        self.rebase();
+        changes
+    }
+
+    pub(super) fn seal_steps(&mut self, steps: &[Step], olds: &[Entry]) -> Vec<Change> {
         let mut changes = Vec::new();
         if steps.is_empty() {
-            self.log = steps;
             return changes;
         }
         changes.push(Change::Numbers { born: self.born, set: self.set });
@@ -61,9 +69,6 @@ impl Keyed {
         for space in self.spaces.values_mut() {
             space.entries.shrink();
         }
-        // The log keeps its memory: the next commit is about as large.
-        steps.clear();
-        self.log = steps;
         changes
     }
 

@@ -24,6 +24,11 @@ impl Task {
         stages.filter_map(|(planned, state)| Some((planned.id.clone(), sum(state.as_ref()?)))).collect()
     }
 
+    /// Digest of all keyed state: equal for equal state.
+    pub fn digest(&self) -> u128 {
+        self.states.iter().flatten().fold(0u128, |sum, keyed| sum.wrapping_add(keyed.digest()))
+    }
+
     /// Entries and marks of all stages.
     pub fn entries(&self) -> u64 {
         self.states.iter().flatten().map(Keyed::stats).map(|stats| stats.entries + stats.marks).sum()
@@ -48,7 +53,8 @@ impl Task {
     }
 
     /// Takes over the keyed state of a stage that was built elsewhere; that of a stage that is gone is left out.
-    pub fn adopt(&mut self, plan: &Plan, stage: &str, built: Keyed) {
+    pub fn adopt(&mut self, plan: &Plan, stage: &str, mut built: Keyed) {
+        built.begin_here();
         let mut stages = plan.stages.iter().zip(&mut self.states);
         if let Some(state) = stages.find_map(|(planned, state)| (planned.id == stage).then_some(state.as_mut()?)) {
             *state = built.with_settings(*state.settings());

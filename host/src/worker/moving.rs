@@ -1,15 +1,71 @@
 //! Tasks that come and go while the worker runs: partitions move between the processes of a group.
 
-use super::{Commit, Joined, NOWHERE, Outcome, Running, Worker};
+use super::{Commit, NOWHERE, Outcome, Running, Worker};
 use crate::files::Trouble;
-use crate::task::Task;
+use crate::keyed::Keyed;
+use crate::task::{Input, Marker, Sealed, Task};
 use crate::time::Activity;
+
+/// Writes since the last commit after which the next one comes early: about 100 MB.
+const LONG: usize = 1_000_000;
+/// How long the task of a partition that was lost is kept, ns: it may come back with nothing done to it.
+const COMES_BACK: i64 = 60_000_000_000;
+
+/// An input whose task was restored elsewhere.
+#[derive(Debug)]
+pub struct Joined {
+    /// Number of the input.
+    pub input: u16,
+    /// What its task knows; none: it begins.
+    pub marker: Option<Marker>,
+    /// State of its stages, by id.
+    pub states: Vec<(String, Keyed)>,
+    /// What is still kept outside of spaces that were dropped, as changes that take it away.
+    pub dead: Vec<Sealed>,
+    /// Digest of the state of each stage, as it was committed.
+    pub digests: Vec<(String, u128)>,
+    /// The task that this worker kept is the right one, and there is nothing above: what became of its last commit, and the
+    /// digest of its state.
+    pub kept: Option<(Became, u128)>,
+}
+
+/// What became of a commit of which it was not known whether it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It never happened: the state before it is the right one.
+    Nothing,
+    /// It is durable: the state behind it is the right one.
+    Durable,
+}
+
+/// How a task came.
+#[derive(Debug)]
+pub enum Came {
+    /// It was restored; what is still kept outside of spaces that were dropped, as changes that take it away.
+    Restored(Vec<Sealed>),
+    /// It was kept.
+    Kept(Became),
+}
 
 impl Worker<'_> {
     /// Takes a task whose state was restored.
     pub(super) fn join(&mut self, joined: Joined) -> Result<(), Trouble> {
         let Some(input) = self.inbox.inputs().get(usize::from(joined.input)).cloned() else { return Ok(()) };
         let now = self.inbox.now();
+        let at = self.limbo.iter().position(|running| running.task.input(&input.topic, input.partition).is_some());
+        let kept = at.map(|at| self.limbo.swap_remove(at));
+        if let Some((became, digest)) = joined.kept {
+            let Some(running) = kept.and_then(|kept| kept.resolve(became, digest, now)) else {
+                return self.inbox.again(joined.input);
+            };
+            if self.inbox.joined(joined.input, true)? {
+                self.outbox.came(&self.plan, &running.task, Came::Kept(became));
+                self.place_task(joined.input, running);
+            }
+            return Ok(());
+        }
+        // Two states of one task need not be in memory longer than that.
+        drop(kept);
         let mut task = match joined.marker {
             Some(marker) => Task::with(self.chain, marker, now),
             None => Task::new(self.chain, vec![input], self.salt, now),
@@ -26,18 +82,26 @@ impl Worker<'_> {
         if !self.inbox.joined(joined.input, right)? {
             return Ok(());
         }
-        self.outbox.came(&self.plan, &task, joined.dead);
-        self.tasks.push(Running::new(task));
+        self.outbox.came(&self.plan, &task, Came::Restored(joined.dead));
+        let mut running = Running::new(task);
+        if self.inbox.keeps_tasks() {
+            running.keep();
+        }
+        self.place_task(joined.input, running);
+        Ok(())
+    }
+
+    fn place_task(&mut self, input: u16, running: Running) {
+        self.tasks.push(running);
         let count = self.inbox.inputs().len();
         self.places.resize(count, NOWHERE);
         self.blocked.resize(count, false);
-        if let Some(blocked) = self.blocked.get_mut(usize::from(joined.input)) {
+        if let Some(blocked) = self.blocked.get_mut(usize::from(input)) {
             *blocked = false;
         }
-        if let Some(place) = self.places.get_mut(usize::from(joined.input)) {
+        if let Some(place) = self.places.get_mut(usize::from(input)) {
             *place = (self.tasks.len() - 1, 0);
         }
-        Ok(())
     }
 
     /// Gives tasks up, after a commit if they are still ours.
@@ -45,13 +109,20 @@ impl Worker<'_> {
         if lost {
             self.outbox.abandon()?;
             self.forget();
+            // They may come back.
+            let now = self.inbox.now();
+            self.in_limbo(inputs, |running| running.lost = Some(now));
+            self.forget_suspects(inputs);
             self.inbox.left()?;
             return self.inbox.rewind();
         }
-        if self.commit(Commit::Usual)? == Outcome::Undone {
+        if self.commit(Commit::Leaving)? == Outcome::Undone {
             // All begin anew, those that leave elsewhere.
+            self.in_limbo(inputs, |running| running.lost = Some(i64::MIN));
+            self.limbo.retain(|running| running.lost != Some(i64::MIN));
             return self.inbox.left();
         }
+        self.forget_suspects(inputs);
         let all = self.tasks.len();
         let mut leaving: Vec<usize> = inputs.iter().map(|&input| self.place(input).0).filter(|&at| at < all).collect();
         leaving.sort_unstable();
@@ -71,10 +142,90 @@ impl Worker<'_> {
         self.inbox.left()
     }
 
-    /// Lets go of every task.
+    fn forget_suspects(&mut self, inputs: &[u16]) {
+        let all = self.inbox.inputs();
+        let gone: Vec<Input> = inputs.iter().filter_map(|&input| all.get(usize::from(input)).cloned()).collect();
+        self.alone.forget(&gone);
+    }
+
+    fn in_limbo(&mut self, inputs: &[u16], mut act: impl FnMut(&mut Running)) {
+        let all = self.inbox.inputs();
+        let names: Vec<&Input> = inputs.iter().filter_map(|&input| all.get(usize::from(input))).collect();
+        for running in &mut self.limbo {
+            if names.iter().any(|name| running.task.input(&name.topic, name.partition).is_some()) {
+                act(running);
+            }
+        }
+    }
+
+    /// Lets go of every task, or keeps them until it is known what became of their last commit.
     pub(super) fn forget(&mut self) {
-        self.tasks.clear();
+        let tasks = std::mem::take(&mut self.tasks);
+        if self.inbox.keeps_tasks() {
+            self.limbo.extend(tasks);
+        }
         self.places.fill(NOWHERE);
         self.dirty = false;
+    }
+
+    /// Time between commits now, ns.
+    pub(super) fn interval(&self) -> i64 {
+        self.alone.turn().map_or(self.pace.commit, |turn| turn.min(self.pace.commit))
+    }
+
+    /// What could be undone has grown so long that it is time for a commit.
+    pub(super) fn is_log_long(&self) -> bool {
+        self.tasks.iter().map(|running| running.task.unsealed()).sum::<usize>() > LONG
+    }
+
+    /// Whoever has the turn had nothing to commit.
+    pub(super) fn pass_turn(&mut self, now: i64) {
+        let is_over = now >= self.committed.saturating_add(self.interval());
+        let is_there = self.tasks.iter().any(|running| self.alone.serves(&running.task));
+        if self.alone.turn().is_some() && is_over && is_there && !self.dirty {
+            self.end_turn();
+            self.committed = now;
+        }
+    }
+
+    pub(super) fn end_turn(&mut self) {
+        self.alone.done(self.tasks.len());
+    }
+
+    /// A commit is durable.
+    pub(super) fn settle(&mut self, now: i64) {
+        if !self.inbox.keeps_tasks() {
+            return;
+        }
+        for running in &mut self.tasks {
+            running.task.settle();
+            running.keep();
+        }
+        self.limbo.retain(|running| running.lost.is_none_or(|lost| now < lost.saturating_add(COMES_BACK)));
+    }
+}
+
+impl Running {
+    /// The task is as it was committed; it is kept in memory when a later commit fails.
+    fn keep(&mut self) {
+        self.committed = Some(Box::new(self.task.marker().clone()));
+    }
+
+    /// The same, if it is kept at all.
+    pub(super) fn remember(&mut self) {
+        if self.committed.is_some() {
+            self.keep();
+        }
+    }
+
+    /// The task as it is after its last commit that is durable; none: it is not the one it should be.
+    fn resolve(mut self, became: Became, digest: u128, now: i64) -> Option<Running> {
+        (self.held, self.lost) = (None, None);
+        match became {
+            Became::Nothing => self.task.revert(*self.committed.clone()?, now),
+            Became::Durable => self.task.go_on(now),
+        }
+        self.keep();
+        (self.task.digest() == digest).then_some(self)
     }
 }

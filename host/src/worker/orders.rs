@@ -95,7 +95,10 @@ impl Worker<'_> {
             let gone = counted.filter(|(stage, _)| plan.stages.iter().all(|s| s.id != stage.id));
             self.gone.extend(gone.map(|(_, counters)| counters.clone()));
             running.task.reload(&old, self.chain);
+            running.remember();
         }
+        // Tasks that were lost know the old plan: if they come back they are restored.
+        self.limbo.clear();
         if let Some(seat) = &self.seat {
             seat.modules(plan);
         }
