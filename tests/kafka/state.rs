@@ -160,6 +160,91 @@ fn keys_of_a_window_that_was_dropped_just_before_a_kill_are_taken_away_by_the_ne
     assert_eq!((kinds(3), state.len()), (0, 401), "what is alive, and the marker");
 }
 
+const SLOW: &str = "state: { changelog: { create: true, replication: 1 } }\nrun: { commit: 50ms }\n";
+
+#[test]
+fn a_group_that_was_deleted_goes_on_where_its_state_is() {
+    let job = Job::new("no-group", "state: { unbounded: true }", SLOW);
+    job.give(1, 0..10);
+    job.run().exits(0).says(&["10 in, 10 out"]);
+    job.cluster.delete_group(&job.name);
+    job.give(1, 5..15);
+    job.run().exits(0).says(&["10 in, 5 out"]);
+}
+
+#[test]
+fn a_lost_disk_costs_time_and_nothing_else() {
+    let job = Job::new("no-disk", "state: { unbounded: true }", QUICK);
+    job.give(1, 0..2_000);
+    job.run().exits(0).says(&["2000 in, 2000 out"]);
+    std::fs::remove_dir_all(job.folder.path("state")).expect("there was a state directory");
+    job.give(1, 1_000..3_000);
+    let ran = job.run().exits(0).says(&["2000 in, 1000 out"]);
+    let (records, warm) = restored(&ran);
+    assert!(!warm && records > 2_000, "{records} records were read, from a checkpoint: {warm}");
+}
+
+#[test]
+fn state_of_another_pipeline_under_the_same_name_is_refused() {
+    let job = Job::new("other-key", "state: { unbounded: true }", SLOW);
+    job.give(1, 0..10);
+    job.run().exits(0).says(&["10 in, 10 out"]);
+    job.give(1, 0..10);
+    job.file(", until: end");
+    let file = job.folder.read("p.yaml").replace("key: value.id", "key: [value.id, value.t]");
+    job.folder.write("p.yaml", file);
+    let ran = job.folder.run(&["run", "p.yaml"]);
+    assert_ne!(ran.code(), 0, "{}", ran.err());
+    ran.says(&["D-KEY-CHANGED", "a new stage `id`"]);
+    // As it was, it goes on.
+    job.run().exits(0).says(&["10 in, 0 out"]);
+}
+
+#[test]
+fn the_group_of_another_program_is_taken_over_only_when_that_is_asked_for() {
+    let job = Job::new("adopt", "state: { unbounded: true }", SLOW);
+    job.give(1, 0..10);
+    job.cluster.commit(&job.name, &job.source, 0, 3);
+    job.run().exits(3).says(&["a position in", "(3) that tamis did not commit", "--accept-state-loss"]);
+    job.folder.run(&["run", "p.yaml", "--accept-state-loss"]).exits(0).says(&["7 in, 7 out"]);
+    job.give(1, 5..12);
+    job.run().exits(0).says(&["7 in, 2 out"]);
+}
+
+#[test]
+fn state_that_is_gone_is_accepted_once_and_no_longer() {
+    let job = Job::new("gone-once", "state: { unbounded: true }", SLOW);
+    let lose = || {
+        job.cluster.delete(&format!("{}-{}-changelog", job.name, job.source));
+        let _ = std::fs::remove_dir_all(job.folder.path("state"));
+    };
+    job.give(1, 0..10);
+    job.run().exits(0).says(&["10 in, 10 out"]);
+    lose();
+    job.give(1, 0..10);
+    job.run().exits(3).says(&["state_mismatch", "--accept-state-loss"]);
+    job.folder.run(&["run", "p.yaml", "--accept-state-loss"]).exits(0).says(&["10 in, 10 out"]);
+    job.give(1, 0..12);
+    job.run().exits(0).says(&["12 in, 2 out"]);
+    lose();
+    job.give(1, 0..1);
+    job.run().exits(3).says(&["state_mismatch"]);
+}
+
+#[test]
+fn a_position_without_token_counts_only_where_it_is_that_of_the_state() {
+    let job = Job::new("tokenless", "state: { unbounded: true }", SLOW);
+    job.give(1, 0..10);
+    job.run().exits(0).says(&["10 in, 10 out"]);
+    // The same position, but somebody else's: tokens are gone, state is not.
+    let end = job.cluster.committed(&job.name, &job.source)[0].clone().expect("a position").0;
+    job.cluster.commit(&job.name, &job.source, 0, end);
+    job.give(1, 5..15);
+    job.run().exits(0).says(&["10 in, 5 out"]);
+    job.cluster.commit(&job.name, &job.source, 0, 2);
+    job.run().exits(3).says(&["offset_tampered", "is 2, the state is of", "tamis reset"]);
+}
+
 #[test]
 fn a_partition_that_cannot_be_committed_holds_up_no_other_and_costs_no_state() {
     let cluster = shared();

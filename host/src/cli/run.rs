@@ -46,6 +46,9 @@ pub struct Args {
     /// Pipeline files; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Kafka: begin with empty state, this once, where the changelog is gone or another program's group is taken over
+    #[arg(long)]
+    pub accept_state_loss: bool,
 }
 
 /// The verb.
@@ -54,7 +57,11 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let mut ready = Vec::new();
     for file in &args.files {
         let pipeline = load::pipeline(session, file, &library)?;
-        ready.push(prepare(session, file, pipeline, &library)?);
+        let mut prepared = prepare(session, file, pipeline, &library)?;
+        if let (Means::Kafka(means), true) = (&mut prepared.means, args.accept_state_loss) {
+            means.accept_loss();
+        }
+        ready.push(prepared);
     }
     let hangup = desk::flag_on_hangup().map_err(failure)?;
     run(session, ready, &hangup)

@@ -125,7 +125,7 @@ impl Job {
                     (Some(offset), None) if !self.accept_loss => {
                         return Err(Trouble::new(
                             format!("the group has a position in {} ({offset}) that tamis did not commit, and there is no state for it", name()),
-                            "use another `source.kafka.group`, or take it over with empty state: `state: { accept_loss: true }`",
+                            "another program uses this group, or did: name another `source.kafka.group`, or take this one over, with empty state, with `tamis run --accept-state-loss`",
                         )
                         .into());
                     }

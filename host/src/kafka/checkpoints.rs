@@ -96,3 +96,59 @@ fn identity(changelog: &str, place: &Place) -> u128 {
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::keyed::Change;
+    use crate::task::{self, Sealed};
+
+    fn marker() -> Marker {
+        let clock = || crate::time::Clock::new(1, 0);
+        let task = task::Marker {
+            inputs: Vec::new(),
+            salt: 0,
+            activity: Vec::new(),
+            event: clock(),
+            ingestion: clock(),
+            positions: Vec::new(),
+            arrivals: 0,
+            invalid_time: 0,
+            counters: Vec::new(),
+        };
+        Marker { token: "t".into(), next: Vec::new(), partitions: 1, task, stages: Vec::new() }
+    }
+
+    /// Whether a checkpoint is used that was made so many seconds ago, at offset 7, where the changelog has the offsets
+    /// from `low` on.
+    fn is_used(name: &str, age: u64, low: i64, changelog: &str) -> bool {
+        let dir = std::env::temp_dir().join(format!("tamis-checkpoints-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let (checkpoints, place) = (Checkpoints::below(&dir), (Arc::from("topic"), 3));
+        let head = Head { offset: 7, made: now() - age, marker: marker(), open: Vec::new() };
+        let mark = crate::format::StoredMark { expires: 1, offset: 2, input: 0, born: 0 };
+        let piece = vec![Change::Marks { space: 0, marks: vec![(9, Some(mark))] }];
+        let piece = Sealed { stage: "d".into(), identity: "{}".into(), changes: piece };
+        let part = format::write_task(Kind::Snapshot, &head.marker.task, &[piece]).unwrap();
+        assert!(checkpoints.open("changelog", &place).write(&format::payload(&head).unwrap(), [part]));
+        let mut reading = Reading::new(Arc::default());
+        let used = checkpoints.read(changelog, &place, |offset| offset >= low, &mut reading);
+        let found = reading.done().states.first().map_or(0, |(_, keyed)| keyed.stats().marks);
+        assert_eq!(found, u64::from(used), "{name}");
+        let _ = std::fs::remove_dir_all(&dir);
+        used
+    }
+
+    #[test]
+    fn a_checkpoint_is_used_while_it_is_young_and_its_changelog_has_what_follows() {
+        assert!(is_used("good", 22 * 3600, 7, "changelog"));
+        // Tombstones of what was taken away since may be gone.
+        assert!(!is_used("old", 24 * 3600, 0, "changelog"));
+        // The changelog begins behind it.
+        assert!(!is_used("behind", 0, 8, "changelog"));
+        assert!(!is_used("other", 0, 0, "another changelog"));
+    }
+}

@@ -285,12 +285,12 @@ impl Job {
         }
         match reading.token() {
             None if self.accept_loss => {
-                tracing::warn!("the changelog {changelog}/{partition} has no state: it begins empty, as `accept_loss` says");
+                tracing::warn!("the changelog {changelog}/{partition} has no state: it begins empty, as was accepted");
                 Ok(Reading::empty(token.cloned()))
             }
             None => Err(Trouble::new(
                 format!("state_mismatch: {}/{partition} has a committed position, and its changelog {changelog} has no state", place.0),
-                "the changelog was deleted: put it back, begin anew with `tamis reset`, or accept empty state with `state: { accept_loss: true }`",
+                "the changelog was deleted: put it back, begin anew with `tamis reset`, or accept empty state this once with `tamis run --accept-state-loss` (`state: { accept_loss: true }` accepts it always)",
             )
             .into()),
             Some(last) => Err(Trouble::new(

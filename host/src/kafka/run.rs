@@ -40,6 +40,8 @@ pub struct Means {
     changelogs: BTreeMap<Arc<str>, usize>,
     partitions: BTreeMap<Arc<str>, u32>,
     exactly_once: bool,
+    /// State that is gone is taken for empty.
+    accept_loss: bool,
     /// Name of this process, and the directory that holds it while it lives.
     instance: String,
     dir: StateDir,
@@ -86,6 +88,11 @@ impl Means {
     /// The folder that is this process's as long as it runs.
     pub fn folder(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Lets the run begin with empty state where state is gone.
+    pub fn accept_loss(&mut self) {
+        self.accept_loss = true;
     }
 
     /// Sees to it that the topics are there and right. `folder`: where processes of this pipeline keep what is theirs.
@@ -141,7 +148,8 @@ impl Means {
         let given = pipeline.run.instance.as_deref().or(clients.static_id());
         let (instance, dir) = instance(given, folder)?;
         let (targets, exactly_once) = (Targets { main, late, duplicates, dead }, sink.exactly_once);
-        Ok(Means { clients, topics: names, targets, changelogs, partitions, exactly_once, instance, dir })
+        let accept_loss = pipeline.state.accept_loss;
+        Ok(Means { clients, topics: names, targets, changelogs, partitions, exactly_once, accept_loss, instance, dir })
     }
 }
 
@@ -209,7 +217,7 @@ pub fn work(
     seat: &Arc<Seat>,
 ) -> Result<Did, Trouble> {
     let (source, _) = ends(&plan.pipeline)?;
-    let Means { clients, topics, targets, changelogs, partitions, exactly_once, instance, dir } = means;
+    let Means { clients, topics, targets, changelogs, partitions, exactly_once, accept_loss, instance, dir } = means;
     let worker = std::thread::current();
     let member = Member::join(&clients, &source.topics)?;
     let tokens: Tokens = Rc::new(RefCell::new(HashMap::new()));
@@ -240,7 +248,7 @@ pub fn work(
         start: source.start,
         until: source.until,
         exactly_once,
-        accept_loss: plan.pipeline.state.accept_loss,
+        accept_loss,
         skip_lost: source.skip_lost,
         pipeline: plan.pipeline.name.clone(),
         places: Vec::new(),

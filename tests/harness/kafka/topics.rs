@@ -139,6 +139,15 @@ impl Cluster {
         wait_until("the topic is gone", || self.partitions(topic) == 0);
     }
 
+    /// Deletes a group that has no members, and its positions.
+    pub fn delete_group(&self, group: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("an admin client");
+        patiently("the group is gone", || {
+            let gone = block_on(admin.delete_groups(&[group], &AdminOptions::new()))?;
+            gone.into_iter().next().map_or(Ok(()), |one| one.map(drop).map_err(|(_, code)| KafkaError::AdminOp(code)))
+        });
+    }
+
     /// Commits a position for a group that has no members, as another program would.
     pub fn commit(&self, group: &str, topic: &str, partition: i32, offset: i64) {
         let consumer: BaseConsumer = self.client().set("group.id", group).create().expect("a consumer");

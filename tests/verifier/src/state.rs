@@ -75,6 +75,8 @@ fn read(changelog: &[Change], token: &str) -> Result<Marks, String> {
                 let space = space.iter().fold(0u64, |n, &byte| n << 8 | u64::from(byte)) as i64;
                 marks.retain(|(of, _), _| *of != space);
             }
+            // Nothing of a space that was dropped is left.
+            (Some(3), None) => behind += 1,
             // Entries of windows and updates are not what this witness is for.
             _ => return Err(format!("a record that no pipeline of marks writes: {key:02x?}")),
         }
