@@ -255,6 +255,15 @@ impl Batch {
         self.arenas.get(span.arena as usize).and_then(|a| a.get(start..start + span.len as usize)).unwrap_or_default()
     }
 
+    /// Bytes of the keys and values of its rows.
+    pub fn payload_bytes(&self) -> u64 {
+        let length = |payload: &Payload| match payload {
+            Payload::Null => 0,
+            Payload::Bytes(span) | Payload::Cell(_, span) => u64::from(span.len),
+        };
+        self.rows.iter().map(|row| length(&row.key) + length(&row.value)).sum()
+    }
+
     /// Count of the record that brought a row about.
     pub fn cause(&self, row: usize) -> u64 {
         self.causes.get(row).copied().or(self.rows.get(row).map(|row| row.arrival)).unwrap_or(0)

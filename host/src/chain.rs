@@ -135,6 +135,17 @@ impl Chain {
         stages.map(|stage| stage.fired).max().unwrap_or(crate::time::Stamp::START)
     }
 
+    /// Tells what its guests do: `watch` is asked with the place of each, as failures name it.
+    pub fn tell(&mut self, watch: &dyn Fn(&str) -> Arc<dyn crate::guest::Watch>) {
+        self.decoder.tell(watch);
+        for stage in &mut self.stages {
+            stage.tell(watch(&stage.id));
+        }
+        if let Some(encoder) = &mut self.encoder {
+            encoder.tell(watch);
+        }
+    }
+
     /// Throws every instance away; the next call makes new ones. Changes nothing (invariant 5).
     pub fn discard(&mut self) {
         self.decoder.discard();

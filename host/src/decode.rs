@@ -2,13 +2,15 @@
 
 use tamis_guest::document::Doc;
 
+use std::sync::Arc;
+
 use crate::batch::{Batch, Cell, Column, Field, Payload, Span, kind};
 use crate::chain::{Failure, Stop, payloads};
 use crate::columns::Env;
 use crate::config::path::Step;
 use crate::config::pipeline::Limits;
 use crate::guest::call::{Decoded, Fault};
-use crate::guest::{Guest, Opening};
+use crate::guest::{Guest, Opening, Watch};
 use crate::plan::{Coder, Plan};
 
 /// The codecs on the way in.
@@ -45,6 +47,15 @@ impl Decoder {
         Decoder {
             value: side(&plan.decode_value, env.value_paths, 0, false),
             key: side(&plan.decode_key, env.key_paths, env.value_paths.len(), true),
+        }
+    }
+
+    /// Tells what its guests do: `watch` is asked with the place of each.
+    pub fn tell(&mut self, watch: &dyn Fn(&str) -> Arc<dyn Watch>) {
+        for (side, place) in [(&mut self.value, "decode.value"), (&mut self.key, "decode.key")] {
+            if let Some(guest) = &mut side.guest {
+                guest.tell(watch(place));
+            }
         }
     }
 

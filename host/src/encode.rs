@@ -1,10 +1,12 @@
 //! Fields to bytes: the codecs on the way out. A record that no stage changed leaves byte for byte as it came.
 
+use std::sync::Arc;
+
 use crate::batch::{Batch, Column, Payload, Span, kind};
 use crate::chain::{Failure, Stop};
 use crate::config::pipeline::Limits;
 use crate::guest::call::Fault;
-use crate::guest::{Guest, Opening};
+use crate::guest::{Guest, Opening, Watch};
 use crate::plan::{Coder, Plan};
 
 /// The codecs on the way out.
@@ -42,6 +44,15 @@ impl Encoder {
     /// Whether it reads decoded fields of rows whose bytes no stage changed.
     pub fn reads_fields(&self) -> bool {
         self.reencode_value.is_some() || self.reencode_key.is_some()
+    }
+
+    /// Tells what its guests do: `watch` is asked with the place of each.
+    pub fn tell(&mut self, watch: &dyn Fn(&str) -> Arc<dyn Watch>) {
+        self.value.tell(watch("encode.value"));
+        // Both make keys; which of them runs is for the plan.
+        let key = watch("encode.key");
+        self.key.tell(Arc::clone(&key));
+        self.made_key.tell(key);
     }
 
     /// Throws the instances away.

@@ -126,6 +126,11 @@ impl Stage {
         }
     }
 
+    /// Tells what its guest does.
+    pub fn tell(&mut self, watch: std::sync::Arc<dyn crate::guest::Watch>) {
+        self.guest.tell(watch);
+    }
+
     /// Throws the instances away.
     pub fn discard(&mut self) {
         self.guest.discard();

@@ -96,6 +96,11 @@ fn a_running_pipeline_tells_its_health_its_counters_and_its_state() {
         "tamis_dead_letter_records_total{pipeline=\"watched\",stage=\"decode.value\",code=\"json\"} 1",
         "tamis_commit_seconds_bucket{le=\"+Inf\",pipeline=\"watched\"}",
         "tamis_module_info{pipeline=\"watched\",stage=\"ids\",module=\"dedup\",version=",
+        "tamis_source_bytes_total{pipeline=\"watched\"} 30",
+        "tamis_stage_batch_seconds_count{pipeline=\"watched\",stage=\"ids\"}",
+        "tamis_stage_batch_seconds_count{pipeline=\"watched\",stage=\"decode.value\"}",
+        "tamis_guest_instances{pipeline=\"watched\",stage=\"ids\"} 1",
+        "tamis_guest_memory_bytes{pipeline=\"watched\",stage=\"ids\"}",
         "# TYPE tamis_build_info gauge",
         "# EOF",
     ] {
@@ -158,4 +163,22 @@ fn an_address_that_is_none_is_refused() {
     folder.write("p.yaml", PIPELINE.replace("127.0.0.1:0", "nowhere"));
     folder.write("in", "");
     folder.run(&["run", "p.yaml"]).exits(2).says(&["P-VALUE", "`nowhere` is no address", "`none` switches it off"]);
+}
+
+#[test]
+fn every_series_that_pages_dashboard_and_rules_name_is_one_that_is_registered() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).expect("it is there");
+    let registered = read("host/src/ops/metrics.rs");
+    for page in ["docs/operations.md", "docs/grafana.json", "docs/alerts.yaml"] {
+        let text = read(page);
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names: Vec<&str> = words.filter(|word| word.starts_with("tamis_")).collect();
+        assert!(names.len() > 9, "{page}");
+        for name in names {
+            // Counters and histograms put ends of their own to their names.
+            let family = ["_total", "_bucket", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            let family = family.trim_start_matches("tamis_");
+            assert!(registered.contains(&format!("\"{family}\"")), "{page}: there is no metric {name}");
+        }
+    }
 }

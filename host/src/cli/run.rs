@@ -319,7 +319,7 @@ fn one(ready: Ready, stop: &Arc<AtomicBool>, seat: &Arc<Seat>, talk: Talk) -> Re
         let Ready { plan, means, library, .. } = ready;
         let done = match means {
             Means::Files { base, paths, journal } => work(plan, base, paths, journal, Arc::clone(stop), seat, talk),
-            Means::Kafka(means) => on_kafka(plan, *means, &library, Arc::clone(stop), seat),
+            Means::Kafka(means) => on_kafka(plan, *means, &library, Arc::clone(stop), seat, talk),
         };
         match &done {
             Ok(Summary { failed: Some(failure), .. }) => seat.enter(Phase::Failed, &failure.message),
@@ -347,9 +347,13 @@ fn on_kafka(
     library: &Library,
     stop: Arc<AtomicBool>,
     seat: &Arc<Seat>,
+    talk: Talk,
 ) -> Result<Summary, Trouble> {
     seat.modules(&plan);
-    let did = kafka::run::work(&plan, means, judge(library), stop, seat)?;
+    seat.show_progress(talk.terminal && !talk.quiet);
+    let did = kafka::run::work(&plan, means, judge(library), stop, seat);
+    seat.end_progress();
+    let did = did?;
     Ok(Summary {
         name: plan.pipeline.name.clone(),
         totals: Totals { records: did.records, duplicates: did.duplicates, filtered: did.filtered },
@@ -405,6 +409,7 @@ fn work(
         tracing::warn!("{note}");
     }
     let mut chain = Chain::open(&plan, true);
+    chain.tell(&|place| seat.watch(place));
     let mut desk = Desk::new(source, stop);
     let mut ledger = Ledger::new(sinks, journal, &plan);
     ledger.show_progress(talk.terminal && !talk.quiet && !matches!(plan.pipeline.sink, pipeline::Sink::Stdout { .. }));

@@ -204,6 +204,9 @@ impl Out for Ledger {
 impl Outbox for Ledger {
     fn enter(&mut self, task: usize, inputs: Arc<[Input]>, polled: Option<&Polling>, now: i64) {
         self.sinks.gate.may_wait = polled.is_some();
+        if let (Some(seat), Some(polled)) = (&self.seat, polled) {
+            seat.read(polled.batch.payload_bytes());
+        }
         let polled = polled.filter(|_| self.keep_polled).map(|polled| polled.batch.clone());
         self.sinks.enter(task, inputs, polled, now);
     }

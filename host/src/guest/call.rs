@@ -125,6 +125,16 @@ pub enum Fault {
     Full,
 }
 
+impl Fault {
+    /// Its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Module { kind, .. } => kind,
+            Fault::Full => "full",
+        }
+    }
+}
+
 /// Entries of state as they cross: `entries` of the contract.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {

@@ -1,12 +1,15 @@
 //! A guest: a module opened with parameters. What it returns has been checked; what it breaks is thrown away.
 
 use std::mem::take;
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::call::{Call, Decoded, DecodedColumn, Fault, Outcome, Output, RowFailure, State};
 use super::fault::{self, CONTRACT, OPEN};
 use super::instance::{Calls, Instance};
 use super::layout::{self, Breach};
 use super::module::Module;
+use super::watch::Watch;
 use super::wire::{BatchIn, ColumnIn, DecodedOut, OutcomeOut, StampsIn, failures};
 use crate::batch::Column;
 use crate::config::pipeline::Limits;
@@ -56,6 +59,7 @@ pub struct Guest {
     opening: Opening,
     limits: Limits,
     live: Option<Live>,
+    watch: Option<Arc<dyn Watch>>,
 }
 
 struct Live {
@@ -64,11 +68,13 @@ struct Live {
     at_open: usize,
     /// Calls so far, without `open`.
     calls: u32,
+    /// When the call that runs began, or the last one.
+    began: Instant,
 }
 
 impl Guest {
     pub(super) fn new(module: Module, opening: Opening, limits: Limits) -> Guest {
-        Guest { module, opening, limits, live: None }
+        Guest { module, opening, limits, live: None, watch: None }
     }
 
     /// Its module.
@@ -78,7 +84,18 @@ impl Guest {
 
     /// Throws the instance away; the next call makes another one.
     pub fn discard(&mut self) {
-        self.live = None;
+        self.retire("discard");
+    }
+
+    /// Tells `watch` from now on what is done.
+    pub fn tell(&mut self, watch: Arc<dyn Watch>) {
+        self.watch = Some(watch);
+    }
+
+    fn retire(&mut self, reason: &'static str) {
+        if let (Some(_), Some(watch)) = (self.live.take(), &self.watch) {
+            watch.recycled(reason);
+        }
     }
 
     /// Makes the instance and opens it, if that has not been done.
@@ -196,27 +213,39 @@ impl Guest {
 
     /// The instance, opened.
     fn live(&mut self) -> Result<(&mut Live, &Module), Fault> {
-        let live = match self.live.take() {
+        let mut live = match self.live.take() {
             Some(live) => live,
-            None => start(&self.module, &self.opening, &self.limits)?,
+            None => {
+                let started = start(&self.module, &self.opening, &self.limits);
+                match (&self.watch, &started) {
+                    (Some(watch), Ok(_)) => watch.started(),
+                    (Some(watch), Err(fault)) => watch.faulted(fault.kind()),
+                    _ => {}
+                }
+                started?
+            }
         };
+        live.began = Instant::now();
         Ok((self.live.insert(live), &self.module))
     }
 
     /// Keeps the instance if it is worth keeping.
     fn after<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
-        let spent = match &mut self.live {
-            // Memory never shrinks. One that is as it was when it was opened would be no better a second time.
-            Some(live) => {
-                live.calls += 1;
-                let (calls, at_open) = (live.calls, live.at_open);
-                let meter = &live.instance.host().meter;
-                calls >= CALLS_PER_INSTANCE || (meter.is_high() && meter.used() > at_open)
+        let spent = self.live.as_mut().and_then(|live| {
+            live.calls += 1;
+            let meter = &live.instance.host().meter;
+            if let Some(watch) = &self.watch {
+                watch.called(live.began.elapsed(), meter.used());
             }
-            None => false,
-        };
-        if spent || answer.is_err() {
-            self.live = None;
+            // Memory never shrinks. One that is as it was when it was opened would be no better a second time.
+            let high = meter.is_high() && meter.used() > live.at_open;
+            if live.calls >= CALLS_PER_INSTANCE { Some("calls") } else { high.then_some("memory") }
+        });
+        if let (Some(watch), Err(fault)) = (&self.watch, &answer) {
+            watch.faulted(fault.kind());
+        }
+        if let Some(reason) = answer.as_ref().err().map(|_| "fault").or(spent) {
+            self.retire(reason);
         }
         answer
     }
@@ -242,7 +271,7 @@ fn start(module: &Module, opening: &Opening, limits: &Limits) -> Result<Live, Fa
     };
     opened.map_err(|text| fault::module(OPEN, text))?;
     let at_open = instance.host().meter.used();
-    Ok(Live { instance, at_open, calls: 0 })
+    Ok(Live { instance, at_open, calls: 0, began: Instant::now() })
 }
 
 /// A breach is a fault of the module.

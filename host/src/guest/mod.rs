@@ -19,6 +19,7 @@ mod load;
 mod manifest;
 mod module;
 mod names;
+mod watch;
 mod wire;
 
 pub use engine::Engine;
@@ -27,3 +28,4 @@ pub use guest::{CALLS_PER_INSTANCE, Guest, Opening, Shape};
 pub use load::LoadError;
 pub use manifest::{Manifest, manifest_of};
 pub use module::{CheckError, Module, World};
+pub use watch::Watch;

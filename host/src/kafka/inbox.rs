@@ -150,6 +150,7 @@ impl<'a> KafkaInbox<'a> {
             return;
         }
         *told = Instant::now();
+        seat.draw();
         if self.away && self.member.is_answered() {
             self.away = false;
             tracing::info!("brokers answer again");
@@ -260,6 +261,11 @@ impl<'a> KafkaInbox<'a> {
                 continue;
             }
             match found {
+                Found::Progress(place, read, left) => {
+                    if let Some((seat, ..)) = &self.seat {
+                        seat.restoring(&place.0, place.1, read, left);
+                    }
+                }
                 Found::Grown(places, why) => self.set_aside(places, &why),
                 Found::Begins(begins) => self.begin(begins)?,
                 Found::State(place, restored) => {
@@ -344,6 +350,9 @@ impl<'a> KafkaInbox<'a> {
         if records > 0 || warm {
             let from = if warm { "a checkpoint" } else { "nothing" };
             tracing::info!(topic = &*place.0, partition = place.1, records, from, "state restored");
+        }
+        if let Some((seat, ..)) = &self.seat {
+            seat.restoring(&place.0, place.1, records, 0);
         }
         let known = Known { last: token.unwrap_or_default(), begin, tried: None };
         self.tokens.borrow_mut().insert(place.clone(), known);

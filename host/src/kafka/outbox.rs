@@ -302,6 +302,9 @@ impl Outbox for KafkaOutbox {
         self.gate.may_wait = polled.is_some();
         self.inputs = inputs;
         self.records += polled.map_or(0, |polled| polled.rows.len() as u64);
+        if let (Some(seat), Some(polled)) = (&self.seat, polled) {
+            seat.read(polled.batch.payload_bytes());
+        }
         self.polled = polled.filter(|_| self.keep_polled).map(|polled| polled.batch.clone());
         self.now = now;
     }

@@ -16,7 +16,7 @@ pub use super::begins::Begin;
 use super::checkpoints::Checkpoints;
 use super::client::{Clients, PATIENCE, TRANSACTION_MS};
 use super::group::Place;
-use super::raw::PartitionQueue;
+use super::raw::{self, PartitionQueue};
 use super::reading::{Reading, Restored};
 use super::token::{Known, Token};
 use crate::config::kafka::{Start, Until};
@@ -75,6 +75,8 @@ pub enum Found {
     /// The state that this process has of one of them is the right one, after what became of its last commit; and the token
     /// of it.
     Kept(Place, Became, Token),
+    /// State of a partition is being read: so many records were, and about so many are left.
+    Progress(Place, u64, i64),
     /// Partitions that are new, with keys that were elsewhere before; and what can be done about it.
     Grown(Vec<Place>, Trouble),
     /// It cannot be.
@@ -238,6 +240,7 @@ impl Job {
             Trouble::new(format!("the changelog {changelog} cannot be read: {error}"), "check that it is there")
         })?;
         let mut deadline = None;
+        let (mut count, mut told) = (0u64, Instant::now());
         let done = loop {
             let Some(message) = queue.peek(1000) else {
                 self.go_on()?;
@@ -271,6 +274,13 @@ impl Job {
                     deadline = Some(Instant::now() + Duration::from_millis(TRANSACTION_MS as u64 + 15_000));
                 }
                 code => tracing::debug!("the changelog {changelog}/{partition}: {code}"),
+            }
+            count += 1;
+            // Ends of transactions take offsets, too: about as many are left.
+            if count.is_multiple_of(4_096) && told.elapsed() > Duration::from_secs(1) {
+                told = Instant::now();
+                let end = raw::high_watermark(reader, changelog, partition).unwrap_or_default();
+                self.answer(Found::Progress(place.clone(), count, end - message.offset()));
             }
             queue.pass();
             if is_marker {

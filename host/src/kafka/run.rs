@@ -237,6 +237,7 @@ pub fn work(
     });
     committer.open()?;
     let mut chain = Chain::open(plan, true);
+    chain.tell(&|place| seat.watch(place));
     let names = changelogs.iter().filter_map(|(topic, at)| Some((Arc::clone(topic), topics.get(*at)?.clone())));
     let names: BTreeMap<Arc<str>, String> = names.collect();
     let job = |answers| Job {

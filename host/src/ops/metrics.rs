@@ -15,10 +15,11 @@ type Counters = Family<Labels, Counter<u64, AtomicU64>>;
 type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
 type Fractions = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// Upper bounds of the buckets of commits, seconds.
-const COMMIT_SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Upper bounds of the buckets of commits and calls, seconds.
+const COMMIT_SECONDS: [f64; 14] =
+    [0.0001, 0.0004, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Makes a histogram of commits.
+/// Makes a histogram of commits or of calls.
 #[derive(Clone, Debug)]
 pub struct CommitSeconds;
 
@@ -44,6 +45,20 @@ pub struct Metrics {
     pub source_lost: Counters,
     /// How far an input's watermark is behind the clock.
     pub watermark_delay: Fractions,
+    /// Bytes of the keys and values read.
+    pub source_bytes: Counters,
+    /// Records of state that are still to be read back.
+    pub restore_left: Gauges,
+    /// Time of a call of a guest.
+    pub stage_seconds: Family<Labels, Histogram, CommitSeconds>,
+    /// Calls that ended in a fault.
+    pub guest_faults: Counters,
+    /// Instances there are.
+    pub guest_instances: Gauges,
+    /// Memory of the instance that was called last.
+    pub guest_memory: Gauges,
+    /// Instances thrown away.
+    pub guest_recycled: Counters,
     /// What became of records at a stage.
     pub stage_records: Counters,
     /// Entries and marks of keyed state.
@@ -80,6 +95,13 @@ impl Metrics {
             source_lost: Family::default(),
             watermark_delay: Family::default(),
             stage_records: Family::default(),
+            source_bytes: Family::default(),
+            restore_left: Family::default(),
+            stage_seconds: Family::new_with_constructor(CommitSeconds),
+            guest_faults: Family::default(),
+            guest_instances: Family::default(),
+            guest_memory: Family::default(),
+            guest_recycled: Family::default(),
             state_entries: Family::default(),
             state_bytes: Family::default(),
             state_evicted: Family::default(),
@@ -106,6 +128,13 @@ impl Metrics {
             "How far the watermark of an input is behind the clock",
             metrics.watermark_delay.clone(),
         );
+        r.register("source_bytes", "Bytes of the keys and values read", metrics.source_bytes.clone());
+        r.register("restore_left_records", "Records of state still to be read back", metrics.restore_left.clone());
+        r.register("stage_batch_seconds", "Time of a call of a guest", metrics.stage_seconds.clone());
+        r.register("guest_faults", "Calls that ended in a fault", metrics.guest_faults.clone());
+        r.register("guest_instances", "Instances of guests", metrics.guest_instances.clone());
+        r.register("guest_memory_bytes", "Memory of the instance called last", metrics.guest_memory.clone());
+        r.register("guest_recycled", "Instances thrown away", metrics.guest_recycled.clone());
         r.register("stage_records", "What became of records at a stage", metrics.stage_records.clone());
         r.register("state_entries", "Entries and marks of keyed state", metrics.state_entries.clone());
         r.register("state_bytes", "Bytes that entries and marks count for", metrics.state_bytes.clone());

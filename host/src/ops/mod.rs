@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 
 mod metrics;
 pub mod orders;
+mod progress;
 mod seat;
 pub mod server;
+mod watch;
 
 pub use metrics::Metrics;
 pub use seat::{Phase, Seat};

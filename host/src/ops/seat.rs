@@ -1,7 +1,7 @@
 //! What one pipeline tells: its state, its counters, its inputs. Written by its worker at commits, read by the server.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::metrics::{Labels, Metrics};
 use super::orders::Orders;
+use super::watch::GuestWatch;
 use crate::files::sink::Counts;
+use crate::guest::Watch;
 use crate::plan::{Plan, Planned};
 use crate::task::Task;
 use crate::time::{Activity, END, NONE_YET};
@@ -57,6 +59,8 @@ pub struct Seat {
     /// When its loop turned last, milliseconds after it began.
     turned: AtomicU64,
     told: Mutex<Told>,
+    /// Whether somebody looks at a terminal.
+    pub(super) shows: AtomicBool,
     /// What is asked of it.
     pub orders: Orders,
 }
@@ -87,6 +91,8 @@ struct Input {
     offset: Option<i64>,
     lag: Option<i64>,
     paused: Option<&'static str>,
+    /// Records of its state that were read back, and about how many are left.
+    restoring: Option<(u64, i64)>,
 }
 
 impl Seat {
@@ -96,6 +102,7 @@ impl Seat {
             metrics,
             began: Instant::now(),
             turned: AtomicU64::new(0),
+            shows: AtomicBool::new(false),
             told: Mutex::new(Told {
                 phase: Phase::Starting,
                 reason: String::new(),
@@ -183,7 +190,26 @@ impl Seat {
         let labels = self.input_labels(&place);
         self.metrics.source_lag.remove(&labels);
         self.metrics.source_paused.remove(&labels);
+        self.metrics.restore_left.remove(&labels);
         self.metrics.watermark_delay.remove(&labels);
+    }
+
+    /// Where the guest at a place (a stage, `decode.value`, ..) tells what it does.
+    pub fn watch(&self, place: &str) -> Arc<dyn Watch> {
+        Arc::new(GuestWatch::new(Arc::clone(&self.metrics), self.labels(&[("stage", place)])))
+    }
+
+    /// Bytes of keys and values came in.
+    pub fn read(&self, bytes: u64) {
+        self.metrics.source_bytes.get_or_create(&self.labels(&[])).inc_by(bytes);
+    }
+
+    /// State of a partition is being read back: so many records were, and about so many are left.
+    pub fn restoring(&self, topic: &str, partition: i32, read: u64, left: i64) {
+        let place = (topic.to_owned(), partition);
+        self.metrics.restore_left.get_or_create(&self.input_labels(&place)).set(left);
+        let restoring = (left > 0).then_some((read, left));
+        self.told().inputs.entry(place).or_default().restoring = restoring;
     }
 
     /// A partition is ours and is not read.
@@ -335,6 +361,7 @@ impl Seat {
                     "topic": topic, "partition": partition, "offset": input.offset, "lag": input.lag,
                     "idle": input.idle, "watermark_delay_seconds": input.watermark.map(behind),
                     "paused": input.paused,
+                    "restoring": input.restoring.map(|(read, left)| json!({ "read": read, "left": left })),
                 })
             })
             .collect();
@@ -352,6 +379,23 @@ impl Seat {
             "duplicates": told.counts.duplicates,
             "dead_lettered": told.counts.dead,
         })
+    }
+
+    /// What a person wants to know while it runs, in a line.
+    pub(super) fn line(&self) -> String {
+        let told = self.told();
+        let restoring: Vec<(u64, i64)> = told.inputs.values().filter_map(|input| input.restoring).collect();
+        let lag: i64 = told.inputs.values().filter_map(|input| input.lag).sum();
+        let records: u64 = told.tasks.values().filter_map(|t| t.get(&(String::new(), String::new()))).sum();
+        match (told.phase, told.away) {
+            (_, Some(why)) => format!("{why}: waiting"),
+            (Phase::Starting, _) => "joining the group".to_owned(),
+            (Phase::Restoring, _) => {
+                let (read, left) = restoring.iter().fold((0, 0), |(r, l), (read, left)| (r + read, l + left));
+                format!("restoring state: {read} records read, about {left} left")
+            }
+            _ => format!("{records} records in so far, {lag} behind"),
+        }
     }
 
     fn labels(&self, more: &[(&'static str, &str)]) -> Labels {

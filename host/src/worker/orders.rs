@@ -101,6 +101,8 @@ impl Worker<'_> {
         self.limbo.clear();
         if let Some(seat) = &self.seat {
             seat.modules(plan);
+            let seat = Arc::clone(seat);
+            self.chain.tell(&move |place| seat.watch(place));
         }
         self.touch_all();
         // If this one is undone, tasks come again under the new plan; what it would have said, the next one says.
