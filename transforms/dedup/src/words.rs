@@ -144,7 +144,7 @@ impl Words<'_> {
             _ => format!("a row leaves at once, and {better} replaces it"),
         };
         let steps = self.s.window.shape() == Shape::Cumulative && self.s.emit == Emit::Change;
-        match self.plan.code {
+        let leaves = match self.plan.code {
             Code::FA => "a row leaves at once".to_string(),
             Code::FE | Code::LE if steps && !self.s.updates() => {
                 format!("a row leaves {}, if it is another than that of the step before", self.close())
@@ -161,6 +161,15 @@ impl Words<'_> {
             }
             Code::MU => format!("{updates}; sessions that meet become one"),
             Code::FU | Code::LU | Code::NO1 | Code::NO2 | Code::Same => updates,
+        };
+        match self.s.heartbeat {
+            Some(silence) => {
+                format!(
+                    "{leaves}; it leaves again with a record that changes nothing, from {} after it left last",
+                    print(silence)
+                )
+            }
+            None => leaves,
         }
     }
 

@@ -78,6 +78,11 @@ fn without_a_window_the_order_is_told() {
         "keeps the last record to arrive per value without ts; a row leaves at once, and each that comes later replaces it, if its content differs",
     );
     check(
+        json!({ "keep": "last", "output": "upsert", "emit": "change", "heartbeat": "1h" }),
+        json!({}),
+        "keeps the last record to arrive per (ip, url); a row leaves at once, and each that comes later replaces it, if its content differs; it leaves again with a record that changes nothing, from 1h after it left last",
+    );
+    check(
         json!({ "order": ["value.v"], "output": "retract" }),
         json!({ "key": { "fields": [] }, "scope": "stream" }),
         "keeps the first record by value.v of the whole stream; a row leaves at once, and one with a smaller value.v replaces it",
