@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// The binary, built if it is not there yet.
 pub fn tamis() -> &'static Path {
@@ -70,6 +71,19 @@ impl Folder {
     /// Runs to the end.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         Ran(self.command(arguments).output().expect("tamis runs"))
+    }
+
+    /// Runs to the end; what takes longer than that is killed, which its exit code shows.
+    pub fn run_within(&self, time: Duration, arguments: &[&str]) -> Ran {
+        let mut child = self.start(arguments);
+        let began = Instant::now();
+        while matches!(child.try_wait(), Ok(None)) {
+            if began.elapsed() > time {
+                let _ = child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ran(child.wait_with_output().expect("its output is ours"))
     }
 
     /// Starts, and does not wait.
