@@ -4,6 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tamis::script::source::Dice;
@@ -49,6 +50,8 @@ struct Job {
     sink: String,
     /// Ids below it were given.
     given: u32,
+    /// Runs that said something about their checkpoint.
+    noticed: u64,
 }
 
 impl Job {
@@ -71,7 +74,7 @@ impl Job {
                  run: {{ commit: 100ms, http: none }}\n"
             ),
         );
-        Job { cluster, folder, source, sink, given: 0 }
+        Job { cluster, folder, source, sink, given: 0, noticed: 0 }
     }
 
     /// Gives new records and some that were there, of all times, and runs: only the new ones may leave.
@@ -83,6 +86,7 @@ impl Job {
         let records: Vec<Rec> = ids.iter().map(|id| Rec::new("k", &format!("{{\"id\":{id}}}"))).collect();
         self.cluster.write(&self.source, &records);
         let ran = self.folder.run_within(PATIENCE, &["run", "p.yaml"]);
+        self.noticed += u64::from(ran.err().contains("checkpoint"));
         let expected = format!("{} in, {new} out", new + again);
         match ran.code() == 0 && ran.err().contains(&expected) {
             true => Ok(()),
@@ -170,8 +174,8 @@ fn damage(way: Way, checkpoint: &Path, others: &[PathBuf], dice: &mut Dice) -> S
     format!("{way:?} of {} at {at} of {length}", file.display())
 }
 
-/// Runs with damage of one way, one after the other.
-fn line(way: Way, number: u64, runs: u64) -> Result<(), String> {
+/// Runs with damage of one way, one after the other; how many of them said something about their checkpoint.
+fn line(way: Way, number: u64, runs: u64) -> Result<u64, String> {
     let mut dice = Dice::of(&format!("{way:?} {number}"));
     let (mut job, mut other) = (Job::new(), Job::new());
     job.run(FIRST, 0, &mut dice)?;
@@ -193,7 +197,8 @@ fn line(way: Way, number: u64, runs: u64) -> Result<(), String> {
         let done = damage(way, checkpoint, &others, &mut dice);
         job.run(NEW, AGAIN, &mut dice).map_err(|why| format!("run {run} ({done}): {why}"))?;
     }
-    job.check()
+    job.check()?;
+    Ok(job.noticed)
 }
 
 #[test]
@@ -204,7 +209,14 @@ fn a_checkpoint_that_is_damaged_in_any_way_never_leads_to_a_start_on_wrong_state
     let share = runs.div_ceil(WAYS.len() as u64 * lines);
     let all: Vec<(Way, u64)> = (0..lines).flat_map(|line| WAYS.map(|way| (way, line))).collect();
     let count = share * all.len() as u64;
-    let failed = many::each(all, |(way, n)| line(way, n, share).map_err(|why| format!("{way:?}: {why}")));
+    let noticed = AtomicU64::new(0);
+    let failed = many::each(all, |(way, n)| {
+        let said = line(way, n, share).map_err(|why| format!("{way:?}: {why}"))?;
+        noticed.fetch_add(said, Ordering::Relaxed);
+        Ok(())
+    });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    println!("{count} runs began with a damaged checkpoint, each with the right state");
+    let noticed = noticed.into_inner();
+    assert!(noticed > 0, "nobody looked at a checkpoint");
+    println!("{count} runs began with a damaged checkpoint, each with the right state; {noticed} said so");
 }

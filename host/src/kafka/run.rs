@@ -195,6 +195,7 @@ fn instance(given: Option<&str>, folder: &Path) -> Result<(String, StateDir), Tr
                 let file = dir.path().join("instance");
                 if let Ok(name) = std::fs::read_to_string(&file)
                     && name.len() == 16
+                    && name.bytes().all(|byte| byte.is_ascii_hexdigit())
                 {
                     return Ok((name, dir));
                 }
