@@ -94,6 +94,21 @@ impl Job {
         }
     }
 
+    /// Runs until there is a checkpoint that is used, where nobody damages it: a run that stops does not wait for it for
+    /// long.
+    fn used(&mut self, dice: &mut Dice) -> Result<PathBuf, String> {
+        let before = self.refused;
+        for _ in 0..5 {
+            self.refused = 0;
+            self.run(NEW, AGAIN, dice)?;
+            if let (0, [checkpoint]) = (self.refused, self.checkpoints().as_slice()) {
+                self.refused = before;
+                return Ok(checkpoint.clone());
+            }
+        }
+        Err("a checkpoint that nobody damaged is not used".to_owned())
+    }
+
     /// Whether every id left once.
     fn check(&self) -> Result<(), String> {
         let mut found: Vec<String> = self.cluster.read(&self.sink).iter().map(Rec::text).collect();
@@ -181,31 +196,25 @@ fn line(way: Way, number: u64, runs: u64) -> Result<u64, String> {
     let mut dice = Dice::of(&format!("{way:?} {number}"));
     let (mut job, mut other) = (Job::new(), Job::new());
     job.run(FIRST, 0, &mut dice)?;
-    // What nobody damaged is used; a run that stops does not wait for the last of it for long.
-    let mut tries = 0;
-    while std::mem::take(&mut job.refused) > 0 || tries == 0 {
-        tries += 1;
-        if tries > 5 {
-            return Err("a checkpoint that nobody damaged is not used".to_owned());
-        }
-        job.run(NEW, AGAIN, &mut dice)?;
-    }
+    let checkpoint = job.used(&mut dice)?;
     let kept = Folder::new(&format!("{}-kept", job.source));
     let mut others = Vec::new();
     if way == Way::Foreign {
         other.run(FIRST + NEW, 0, &mut dice)?;
-        others.extend(other.checkpoints());
+        others.push(other.used(&mut dice)?);
     }
     for run in 0..runs {
-        let checkpoints = job.checkpoints();
-        let [checkpoint] = checkpoints.as_slice() else { return Err(format!("run {run}: {checkpoints:?}")) };
+        if !checkpoint.exists() {
+            // The last run stopped before it had written another one.
+            job.used(&mut dice)?;
+        }
         // Now and then a checkpoint is kept, to come back later.
         if way == Way::Foreign && run % 4 == 0 {
             let place = kept.path(&run.to_string());
-            copy(checkpoint, &place);
+            copy(&checkpoint, &place);
             others.push(place);
         }
-        let done = damage(way, checkpoint, &others, &mut dice);
+        let done = damage(way, &checkpoint, &others, &mut dice);
         job.run(NEW, AGAIN, &mut dice).map_err(|why| format!("run {run} ({done}): {why}"))?;
     }
     job.check()?;
