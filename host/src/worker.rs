@@ -111,6 +111,10 @@ pub trait Outbox: Out {
     fn came(&mut self, _plan: &Plan, _task: &Task, _how: Came) {}
     /// Tasks leave, right after a commit.
     fn leave(&mut self, _plan: &Plan, _tasks: &[&Task]) {}
+    /// Tasks that were to leave have left: nobody waits any more.
+    fn left(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
     /// Why nothing more may be read: what lasts takes more room than it may.
     fn full(&self) -> Option<String> {
         None

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::process::Child;
 use std::time::Duration;
 
-use tamis_tests::kafka::broker::{Cluster, shared};
+use tamis_tests::kafka::broker::{Cluster, behind_proxy, shared};
+use tamis_tests::kafka::proxy::{Fault, api};
 use tamis_tests::kafka::topics::{Rec, unique, wait_until};
 use tamis_tests::program::{Folder, Ran};
 
@@ -283,5 +284,52 @@ fn a_partition_that_cannot_be_committed_holds_up_no_other_and_costs_no_state() {
     assert!(said.contains("state kept"), "{said}");
     let before = said.split("one at a time").next().unwrap_or_default();
     assert_eq!(said.matches("state restored").count(), before.matches("state restored").count(), "{said}");
+    assert_eq!(left(), 30, "each once");
+}
+
+#[test]
+fn a_commit_that_takes_too_long_does_not_hold_up_the_group() {
+    let cluster = behind_proxy();
+    let name = unique("revoke");
+    let (source, sink) = (format!("{name}-in"), format!("{name}-out"));
+    cluster.create(&source, 2, &[]);
+    cluster.create(&sink, 2, &[]);
+    let start = |who: &str, brokers: &str| {
+        let folder = Folder::new(&format!("{name}-{who}"));
+        folder.write(
+            "p.yaml",
+            format!(
+                "version: 1\nname: {name}\nsource:\n  kafka:\n    topics: {source}\n    brokers: '{brokers}'\n    \
+                 properties: {{ client.id: {name}-{who}, session.timeout.ms: '20000', heartbeat.interval.ms: '300' }}\n\
+                 stages:\n  - {{ uses: dedup, id: d, key: value.id, scope: partition, state: {{ unbounded: true }} }}\n\
+                 sink: {{ kafka: {{ topic: {sink} }} }}\n\
+                 state: {{ changelog: {{ create: true, replication: 1 }} }}\nrun: {{ commit: 20ms, http: none }}\n"
+            ),
+        );
+        let log = std::fs::File::create(folder.path("log")).expect("a file");
+        let child = folder.command(&["-v", "run", "p.yaml"]).stderr(log).spawn().expect("tamis starts");
+        (folder, Running(child))
+    };
+    let give = |ids: std::ops::Range<u32>| {
+        let record = |id: u32| Rec { key: None, ..Rec::new("", &format!("{{\"id\":{id}}}")).at((id % 2) as i32) };
+        cluster.write(&source, &ids.map(record).collect::<Vec<_>>());
+    };
+    let left = || cluster.read_as(&sink, "read_committed").len();
+    let (first, _one) = start("one", &cluster.proxied());
+    give(0..10);
+    wait_until("the first have left", || left() == 10);
+    // However often it asks, the end of its next transaction does not arrive.
+    let client = format!("{name}-one");
+    let held = cluster.proxies()[0].plan_many(&client, api::END_TXN, 1, 1_000, Fault::Hold);
+    give(5..20);
+    assert!(held.wait(Duration::from_secs(60)), "the commit comes");
+    let (second, _two) = start("two", cluster.brokers());
+    wait_until("the group was given what it waited for", || first.read("log").contains("the group waits"));
+    drop(held.release());
+    drop(held);
+    wait_until("the second has a partition", || second.read("log").contains(&format!("assigned: {source}")));
+    give(15..30);
+    wait_until("all have left", || left() >= 30);
+    std::thread::sleep(Duration::from_millis(500));
     assert_eq!(left(), 30, "each once");
 }

@@ -135,7 +135,8 @@ impl Committer {
     /// Makes the producer ready, and ends what the last holder of the name left open.
     pub fn open(&mut self) -> Result<(), Trouble> {
         // Positions that were pending are settled by it, which those who restore wait for.
-        while self.drive(Goal::Ready, None)? == Outcome::Undone {}
+        // If the group waits meanwhile, the next transaction does it.
+        while self.drive(Goal::Ready, None)? == Outcome::Undone && self.deadline.is_none() {}
         Ok(())
     }
 
@@ -150,6 +151,7 @@ impl Committer {
         if self.broken.is_some() {
             return Ok(());
         }
+        self.deadline = None;
         if !self.txn.is_open() && self.drive(Goal::Open, None)? == Outcome::Undone {
             let why = "the transaction could not begin";
             self.broken = self.broken.take().or(Some(Fault::of(RDKafkaErrorCode::InvalidTransactionalState, why)));
@@ -303,6 +305,7 @@ impl Committer {
             }
             if event == Event::Again {
                 self.watch_stop()?;
+                self.watch_group();
             }
             let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             event = match action {
@@ -338,7 +341,12 @@ impl Committer {
                     Event::Done
                 }
                 action => match self.act(action, work.as_mut())? {
-                    Event::Again if late => Event::Late,
+                    Event::Again if late => {
+                        tracing::warn!(
+                            "{action:?} takes too long, and the group waits: what is not committed is given up"
+                        );
+                        Event::Late
+                    }
                     event => event,
                 },
             };
@@ -466,6 +474,14 @@ impl Committer {
                 tracing::warn!("the positions were not committed: {error}");
                 Event::Abortable
             }
+        }
+    }
+
+    /// A group that waits for partitions does not wait for a broker for ever.
+    fn watch_group(&mut self) {
+        let consumer = self.setup.consumer.borrow();
+        if self.deadline.is_none() && consumer.as_ref().is_some_and(|consumer| consumer.context().is_waited_for()) {
+            self.deadline = Some(Instant::now() + self.setup.clients.revoke_patience());
         }
     }
 

@@ -47,9 +47,21 @@ pub struct Context {
     worker: Thread,
     /// The run is over: the callback answers by itself.
     closing: AtomicBool,
+    /// Partitions are to be given back, and the group waits for it.
+    waited_for: AtomicBool,
 }
 
 impl Context {
+    /// Whether the group waits until partitions are given back.
+    pub fn is_waited_for(&self) -> bool {
+        self.waited_for.load(Ordering::Acquire)
+    }
+
+    /// They are given back.
+    pub fn gave_back(&self) {
+        self.waited_for.store(false, Ordering::Release);
+    }
+
     fn say(&self, said: Said) {
         // Nobody listens when the run is over.
         let _ = self.said.send(said);
@@ -82,6 +94,7 @@ impl ConsumerContext for Context {
             return;
         }
         let places: Vec<Place> = list.elements().iter().map(|e| (Arc::from(e.topic()), e.partition())).collect();
+        self.waited_for.store(!assigned, Ordering::Release);
         self.say(match assigned {
             true => Said::Assign(places),
             false => Said::Revoke { places, lost: consumer.assignment_lost() },
@@ -103,7 +116,8 @@ impl Group {
     /// Joins the group of a configuration; `worker` is woken when there is something to hear.
     pub fn join(config: &ClientConfig, topics: &[String], worker: Thread) -> Result<Group, Trouble> {
         let (say, said) = channel();
-        let context = Context { said: say, worker, closing: AtomicBool::new(false) };
+        let context =
+            Context { said: say, worker, closing: AtomicBool::new(false), waited_for: AtomicBool::new(false) };
         let consumer: BaseConsumer<Context> = config.create_with_context(context).map_err(|error| {
             Trouble::new(
                 format!("the Kafka consumer cannot be made: {}", super::settings::plain(&error)),

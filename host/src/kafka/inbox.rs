@@ -226,7 +226,8 @@ impl<'a> KafkaInbox<'a> {
                     tracing::info!("{}: {}", if lost { "lost" } else { "revoked" }, names(&places));
                     self.asked.retain(|place| !places.contains(place));
                     (self.leaving, self.were_lost) = (Some(places), lost);
-                    if inputs.is_empty() {
+                    // Even if no task leaves: what a commit left open that took too long is ended then.
+                    if inputs.is_empty() && lost {
                         self.left()?;
                     } else {
                         return Ok(Some(Event::Leave { inputs, lost }));

@@ -148,6 +148,7 @@ impl Member {
     /// The library does not.
     pub fn unassign<'a>(&self, places: impl IntoIterator<Item = &'a Place>) -> Result<(), Trouble> {
         self.with(&list(places.into_iter().map(|place| (place, None))), |consumer, list| {
+            consumer.context().gave_back();
             consumer.incremental_unassign(list).map_err(|error| {
                 Trouble::new(format!("the partitions cannot be given back: {error}"), "run again: nothing is lost")
             })

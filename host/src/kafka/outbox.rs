@@ -420,6 +420,11 @@ impl Outbox for KafkaOutbox {
         self.committer.reload();
     }
 
+    fn left(&mut self) -> Result<(), Trouble> {
+        // What was left open is ended now: positions that are pending hold up whoever takes the partitions over.
+        self.committer.open()
+    }
+
     fn note(&mut self, text: &str) {
         tracing::warn!("{text}");
     }

@@ -114,13 +114,15 @@ impl Worker<'_> {
             self.in_limbo(inputs, |running| running.lost = Some(now));
             self.forget_suspects(inputs);
             self.inbox.left()?;
-            return self.inbox.rewind();
+            self.inbox.rewind()?;
+            return self.outbox.left();
         }
         if self.commit(Commit::Leaving)? == Outcome::Undone {
             // All begin anew, those that leave elsewhere.
             self.in_limbo(inputs, |running| running.lost = Some(i64::MIN));
             self.limbo.retain(|running| running.lost != Some(i64::MIN));
-            return self.inbox.left();
+            self.inbox.left()?;
+            return self.outbox.left();
         }
         self.forget_suspects(inputs);
         let all = self.tasks.len();
@@ -139,7 +141,8 @@ impl Worker<'_> {
                 }
             }
         }
-        self.inbox.left()
+        self.inbox.left()?;
+        self.outbox.left()
     }
 
     fn forget_suspects(&mut self, inputs: &[u16]) {
