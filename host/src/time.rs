@@ -129,9 +129,34 @@ impl Clock {
     }
 }
 
+/// A clock that never goes back, whatever the one does that it is read from (ns since 1970).
+#[derive(Clone, Copy, Debug)]
+pub struct Forward(i64);
+
+impl Default for Forward {
+    fn default() -> Forward {
+        Forward(i64::MIN)
+    }
+}
+
+impl Forward {
+    /// What it says when the other one says this.
+    pub fn at(&mut self, found: i64) -> i64 {
+        self.0 = self.0.max(found);
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_goes_back_changes_nothing() {
+        let mut clock = Forward::default();
+        let told: Vec<i64> = [5, 3, 4, 7, i64::MIN, 8].into_iter().map(|found| clock.at(found)).collect();
+        assert_eq!(told, [5, 5, 5, 7, 7, 8]);
+    }
     use Activity::{Active, Finished, Idle};
 
     fn at(clock: &Clock) -> (i64, u16) {

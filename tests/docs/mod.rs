@@ -193,3 +193,26 @@ fn a_file_with_every_default_means_what_the_file_meant() {
         }
     }
 }
+
+/// The table of what can happen on Kafka names tests that are there, for every row.
+#[test]
+fn every_row_of_the_fault_table_has_its_tests() {
+    let sources: Vec<String> = ["tests", "host/src"]
+        .iter()
+        .flat_map(|below| files(below, ".rs"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let is_test = |name: &str| {
+        sources.iter().any(|text| text.contains(&format!("    fn {name}(")) || text.contains(&format!("\nfn {name}(")))
+    };
+    let page = std::fs::read_to_string(root().join("tests/kafka/README.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #")).collect();
+    assert_eq!(rows.len(), 25, "rows");
+    for (at, row) in rows.iter().enumerate() {
+        assert!(row.starts_with(&format!("| {} |", at + 1)), "{row}");
+        let names: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test: {row}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !is_test(name)).collect();
+        assert!(missing.is_empty(), "{missing:?} of row {}", at + 1);
+    }
+}

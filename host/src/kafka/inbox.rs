@@ -27,6 +27,7 @@ use crate::files::source::{Polled, Polling, Position};
 use crate::ops::{Phase, Seat};
 use crate::plan::Plan;
 use crate::task::{Input, Task};
+use crate::time::Forward;
 use crate::worker::{Became, Event, Inbox, Joined};
 
 /// A signal is noticed within this time.
@@ -59,7 +60,7 @@ pub struct KafkaInbox<'a> {
     judge: Judge<'a>,
     plan: Arc<Plan>,
     stop: Arc<AtomicBool>,
-    latest: i64,
+    clock: Forward,
     /// The group has spoken at least once.
     assigned: bool,
     /// Places whose positions are asked for.
@@ -112,7 +113,7 @@ impl<'a> KafkaInbox<'a> {
             judge,
             plan,
             stop,
-            latest: i64::MIN,
+            clock: Forward::default(),
             assigned: false,
             asked: Vec::new(),
             grown: Vec::new(),
@@ -420,8 +421,7 @@ impl<'a> KafkaInbox<'a> {
 impl Inbox for KafkaInbox<'_> {
     fn now(&mut self) -> i64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.latest = self.latest.max(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-        self.latest
+        self.clock.at(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
     }
 
     fn next(&mut self, until: i64, may_read: &dyn Fn(u16) -> bool) -> Result<Event, Trouble> {
