@@ -121,6 +121,8 @@ pub trait Outbox: Out {
     }
     /// The pipeline goes on under this plan.
     fn reload(&mut self, _plan: &Plan) {}
+    /// Nothing is there to be read: what may leave need not wait for more.
+    fn rest(&mut self) {}
     /// Something the operator should know.
     fn note(&mut self, text: &str);
 }
@@ -352,7 +354,10 @@ impl<'a> Worker<'a> {
             Event::Stop => Ok(Some(Ended::Asked)),
             Event::Join(_) => Ok(None),
             Event::Leave { inputs, lost } => self.leave(&inputs, lost).map(|()| None),
-            Event::Source(Polled::Nothing) => Ok(None),
+            Event::Source(Polled::Nothing) => {
+                self.outbox.rest();
+                Ok(None)
+            }
             Event::Source(Polled::End) if self.tasks.iter().any(|r| r.held.is_some()) => Ok(None),
             Event::Source(Polled::End) => Ok(Some(Ended::Input)),
             Event::Source(Polled::Rows(polling)) => self.rows(polling),

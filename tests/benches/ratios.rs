@@ -4,12 +4,21 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod chain;
+mod kafka_copy;
+mod kafka_job;
+mod kafka_latency;
+mod kafka_race;
+mod kafka_start;
 mod session;
 mod state;
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = kafka_job::child() {
+        return code;
+    }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let runs = |id: &str| wanted.is_empty() || wanted.iter().any(|w| w.eq_ignore_ascii_case(id));
     println!("{:<5} {:<58} {:>10} {:>10} {:>8}  target", "id", "what", "tamis", "baseline", "ratio");
@@ -22,11 +31,21 @@ fn main() {
     if runs("P1c") {
         session::p1c();
     }
+    if runs("P2") || runs("P3") {
+        kafka_race::race(runs("P2"), runs("P3"));
+    }
+    if runs("P4") {
+        kafka_latency::p4();
+    }
     if runs("P5") {
         state::p5();
     }
     if runs("P6") {
         chain::p6();
+        kafka_start::p6();
+    }
+    if runs("P7") {
+        kafka_start::p7();
     }
     if runs("P8") {
         chain::p8();
@@ -37,6 +56,7 @@ fn main() {
     if runs("P10") {
         state::p10();
     }
+    ExitCode::SUCCESS
 }
 
 /// Prints a line: nanoseconds a record of both sides, and baseline / ours (1 is as fast as the baseline).

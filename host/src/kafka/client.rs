@@ -21,6 +21,10 @@ const REVOKE: Duration = Duration::from_secs(5);
 /// Longest record that is written, in bytes with its key and headers; the client's `message.max.bytes` unless it is set.
 const LARGEST: usize = 1_000_000;
 
+/// What may be on its way to the brokers, kB. A commit waits until all of it is there, and what the client does not hold
+/// on to for long stays in the caches of the processor.
+const IN_FLIGHT: usize = 4096;
+
 /// What the clients of one pipeline are made with. There is no way to print it: passwords are in it.
 #[derive(Clone)]
 pub struct Clients {
@@ -84,7 +88,7 @@ impl Clients {
             ("heartbeat.interval.ms", "3000"),
             ("max.poll.interval.ms", "300000"),
             ("queued.max.messages.kbytes", "65536"),
-            ("queued.min.messages", "50000"),
+            ("queued.min.messages", "10000"),
             ("fetch.queue.backoff.ms", "50"),
             ("fetch.min.bytes", "1"),
             ("check.crcs", "true"),
@@ -137,13 +141,15 @@ impl Clients {
 
     /// A producer; `transactional`: its name in transactions.
     pub fn producer(&self, transactional: Option<&str>) -> ClientConfig {
+        // A record that is larger than all that may be in flight would wait for ever.
+        let in_flight = IN_FLIGHT.max(self.largest().saturating_mul(4) / 1024);
         let mut config = self.begin(&[
             ("linger.ms", "5"),
             ("batch.size", "1000000"),
             ("batch.num.messages", "10000"),
             ("compression.type", "lz4"),
-            ("queue.buffering.max.messages", "1000000"),
-            ("queue.buffering.max.kbytes", "524288"),
+            ("queue.buffering.max.messages", "100000"),
+            ("queue.buffering.max.kbytes", &in_flight.to_string()),
             ("retry.backoff.ms", "10"),
             ("reconnect.backoff.ms", "10"),
             ("reconnect.backoff.max.ms", "10000"),

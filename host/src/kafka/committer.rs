@@ -68,6 +68,8 @@ pub struct Committer {
     began: Instant,
     /// When the group no longer waits.
     deadline: Option<Instant>,
+    /// When all of the last commit was delivered.
+    delivered: Instant,
     stop_seen: Option<Instant>,
     /// What is being committed.
     closing: Closing,
@@ -117,6 +119,7 @@ impl Committer {
             producer,
             broken,
             began,
+            delivered: Instant::now(),
             deadline: None,
             stop_seen,
             closing,
@@ -157,12 +160,32 @@ impl Committer {
             self.broken = self.broken.take().or(Some(Fault::of(RDKafkaErrorCode::InvalidTransactionalState, why)));
             return Ok(());
         }
-        if let Some(producer) = &mut self.producer
-            && let Err(fault) = hand_over(producer, record)
-        {
-            self.broken = Some(fault);
+        while let Some(producer) = &mut self.producer {
+            match producer.produce(record) {
+                // So much is on its way that more would make the next commit long.
+                Err(fault) if fault.code == RDKafkaErrorCode::QueueFull => producer.serve(2),
+                done => {
+                    self.broken = done.err();
+                    break;
+                }
+            }
+            beat(self.seat.as_ref());
+            self.watch_stop()?;
+            self.watch_group();
+            if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let why = "the brokers take no records, and the group waits";
+                self.broken = Some(Fault::of(RDKafkaErrorCode::QueueFull, why));
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Nothing is there to be done: what was produced need not wait for more. Waits a moment, so that it can begin.
+    pub fn rest(&mut self) {
+        if let Some(producer) = self.producer.as_mut().filter(|_| self.txn.is_open()) {
+            producer.flush(1);
+        }
     }
 
     /// Makes durable what was produced since the last commit, with the state of these tasks and their positions.
@@ -193,7 +216,10 @@ impl Committer {
         if tasks.is_empty() && !self.txn.is_open() {
             return Ok(Outcome::Done);
         }
+        let began = Instant::now();
         let outcome = self.drive(Goal::Commit, Some(Work { plan, tasks, source }))?;
+        let micros = |since: Instant| u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        tracing::debug!(whole_us = micros(began), delivered_us = micros(self.delivered), "committed");
         if outcome == Outcome::Undone {
             // What it had in it counts if it turns out to be durable.
             self.unclear.extend(self.closing.effects.drain());
@@ -300,8 +326,8 @@ impl Committer {
                 producer.take_taint()
             });
             let action = self.txn.next(event, now, tainted);
-            if let Some(seat) = self.seat.as_ref().filter(|_| event == Event::Again) {
-                seat.beat();
+            if event == Event::Again {
+                beat(self.seat.as_ref());
             }
             if event == Event::Again {
                 self.watch_stop()?;
@@ -363,7 +389,10 @@ impl Committer {
                 let all = producer.flush(SLICE);
                 match producer.failed() {
                     Some(fault) => Err(fault.clone()),
-                    None if all => Ok(()),
+                    None if all => {
+                        self.delivered = Instant::now();
+                        Ok(())
+                    }
                     None => return Ok(Event::Again),
                 }
             }
@@ -414,21 +443,15 @@ impl Committer {
                 let written = changelog::write_marker(&marker).map_err(|error| {
                     Trouble::new(format!("the marker cannot be written: {error}"), "this is a defect: report it")
                 })?;
-                let mut failed = None;
-                let mut put = |key: &[u8], value: Option<&[u8]>| {
-                    let (key, timestamp, headers) = (Some(key), 0, &[][..]);
-                    let record = Record { topic, partition: place.1, key, value, timestamp, headers };
-                    if failed.is_none() {
-                        failed = hand_over(producer, &record).err();
-                    }
-                };
                 let has = |stage: &str, space: i64, key: u128| task.has(work.plan, stage, space, key);
                 let (buried, count) = self.buried.next(&place, &dropped, has);
+                let mut pack = producer.pack();
+                let mut put = |key: &[u8], value: Option<&[u8]>| pack.push(key, value);
                 sealed.iter().for_each(|state| changelog::records(state, token.sequence, &mut put));
                 buried.iter().for_each(|state| changelog::burials(state, &mut put));
                 put(MARKER_KEY, Some(&written));
                 self.closing.effects.insert(place.clone(), Effects { marker, buried: count, dropped });
-                if let Some(fault) = failed {
+                if let Err(fault) = producer.produce_pack(topic, place.1, pack, || beat(self.seat.as_ref())) {
                     return Ok(event(Action::Write, Err(fault)));
                 }
             }
@@ -498,6 +521,13 @@ impl Committer {
             format!("Kafka did not answer within {} s after the stop was asked for", self.setup.patience.as_secs()),
             "nothing is lost: the next run goes on after the last commit",
         ))
+    }
+}
+
+/// Tells that it still tries.
+fn beat(seat: Option<&Arc<Seat>>) {
+    if let Some(seat) = seat {
+        seat.beat();
     }
 }
 

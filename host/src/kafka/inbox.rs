@@ -46,6 +46,10 @@ pub struct KafkaInbox<'a> {
     owned: Vec<Owned>,
     /// Whose turn it is.
     turn: usize,
+    /// Bytes of the last batch: when it is done with, the next one goes there.
+    arena: Arc<Vec<u8>>,
+    /// Records were given since it waited last.
+    busy: bool,
     inputs: Vec<Input>,
     numbers: HashMap<Place, u16>,
     settings: Settings,
@@ -102,6 +106,8 @@ impl<'a> KafkaInbox<'a> {
         KafkaInbox {
             owned: Vec::new(),
             turn: 0,
+            arena: Arc::default(),
+            busy: false,
             inputs: Vec::new(),
             numbers: HashMap::new(),
             settings,
@@ -394,7 +400,7 @@ impl<'a> KafkaInbox<'a> {
             let at = (self.turn + step) % count;
             let Some(owned) = self.owned.get_mut(at) else { continue };
             let polled = match owned.stage {
-                Stage::Running if may_read(owned.input) => fill(owned, &self.settings, &self.attempts),
+                Stage::Running if may_read(owned.input) => fill(owned, &self.settings, &self.attempts, &mut self.arena),
                 Stage::Ended => {
                     owned.stage = Stage::Finished;
                     Some(Polled::Finished(vec![owned.input]))
@@ -435,6 +441,7 @@ impl Inbox for KafkaInbox<'_> {
                 return Ok(event);
             }
             if let Some(polled) = self.read(may_read) {
+                self.busy = true;
                 return Ok(Event::Source(polled));
             }
             let left = u64::try_from(until.saturating_sub(self.now())).map_or(Duration::ZERO, Duration::from_nanos);
@@ -450,7 +457,8 @@ impl Inbox for KafkaInbox<'_> {
                 return Ok(Event::Source(Polled::End));
             }
             self.ended = false;
-            if left.is_zero() {
+            // Before it waits for records for the first time it says so: what was made of the last ones may leave.
+            if std::mem::take(&mut self.busy) || left.is_zero() {
                 return Ok(Event::Source(Polled::Nothing));
             }
             // Queues, the group and the restoring threads wake this one.

@@ -13,6 +13,7 @@ pub mod changelog;
 pub mod checkpoints;
 pub mod client;
 pub mod committer;
+pub mod fault;
 pub mod group;
 pub mod grown;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub mod member;
 pub mod outbox;
 pub mod outlook;
 pub mod owned;
+pub mod pack;
 pub mod partition;
 #[cfg(test)]
 mod protocol_tests;

@@ -383,7 +383,12 @@ impl Outbox for KafkaOutbox {
         if outcome == Outcome::Done {
             match kind {
                 Commit::Last => self.committer.last_checkpoint(plan, tasks.iter().map(|task| &**task)),
-                _ => self.committer.checkpoint(plan, tasks, kind == Commit::Checkpoint),
+                _ => {
+                    let began = Instant::now();
+                    self.committer.checkpoint(plan, tasks, kind == Commit::Checkpoint);
+                    let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    tracing::debug!(took_us = took, "checkpoint work");
+                }
             }
         }
         Ok(outcome)
@@ -423,6 +428,10 @@ impl Outbox for KafkaOutbox {
     fn left(&mut self) -> Result<(), Trouble> {
         // What was left open is ended now: positions that are pending hold up whoever takes the partitions over.
         self.committer.open()
+    }
+
+    fn rest(&mut self) {
+        self.committer.rest();
     }
 
     fn note(&mut self, text: &str) {

@@ -1,5 +1,7 @@
 //! A partition that is ours: how far it is read, and batches of its records.
 
+use std::sync::Arc;
+
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::attempts::{Attempt, Attempts};
@@ -58,8 +60,9 @@ pub enum Stage {
 }
 
 /// Records of one partition, or what else there is to say of it.
-pub fn fill(owned: &mut Owned, settings: &Settings, attempts: &Attempts) -> Option<Polled> {
-    let mut filling = Filling::default();
+pub fn fill(owned: &mut Owned, settings: &Settings, attempts: &Attempts, arena: &mut Arc<Vec<u8>>) -> Option<Polled> {
+    owned.queue.peek(settings.rows)?;
+    let mut filling = Filling::begin(owned.queue.taken(), settings.bytes, arena);
     // Record by record where the process ended again and again: then it is known which one it was.
     let rows = if owned.attempt.is_careful(owned.next) { 1 } else { settings.rows };
     let mut poison = None;
@@ -110,7 +113,7 @@ pub fn fill(owned: &mut Owned, settings: &Settings, attempts: &Attempts) -> Opti
         }
     }
     if !filling.rows.is_empty() {
-        let polling = filling.done();
+        let polling = filling.done(arena);
         return Some(match poison {
             Some(broken) => Polled::Broken(polling, broken),
             None => Polled::Rows(polling),
@@ -124,7 +127,6 @@ pub fn fill(owned: &mut Owned, settings: &Settings, attempts: &Attempts) -> Opti
 }
 
 /// A batch while it is filled: keys and values in one arena.
-#[derive(Default)]
 struct Filling {
     rows: Vec<Row>,
     bytes: Vec<u8>,
@@ -132,6 +134,14 @@ struct Filling {
 }
 
 impl Filling {
+    /// Uses the arena of the batch before, if nobody holds it any more: its memory is warm.
+    fn begin(rows: usize, room: usize, arena: &mut Arc<Vec<u8>>) -> Filling {
+        let mut bytes = Arc::get_mut(arena).map(std::mem::take).unwrap_or_default();
+        bytes.clear();
+        bytes.reserve(room);
+        Filling { rows: Vec::with_capacity(rows), bytes, headers: Vec::new() }
+    }
+
     fn push(&mut self, input: u16, message: &Message<'_>) {
         let headers = message.headers();
         let number = match headers.is_empty() {
@@ -162,11 +172,12 @@ impl Filling {
         Payload::Bytes(Span { arena: 0, start, len: bytes.len() as u32 })
     }
 
-    fn done(self) -> Polling {
+    fn done(self, arena: &mut Arc<Vec<u8>>) -> Polling {
         let place = |row: &Row| source::Place { input: row.origin.input, offset: row.origin.offset, end: 0 };
         let rows = self.rows.iter().map(place).collect();
-        let mut batch = Batch { rows: self.rows, headers: self.headers, ..Batch::default() };
-        batch.add_arena(self.bytes);
+        *arena = Arc::new(self.bytes);
+        let arenas = vec![Arc::clone(arena)];
+        let batch = Batch { rows: self.rows, arenas, headers: self.headers, ..Batch::default() };
         Polling { batch, file: 0, rows }
     }
 }

@@ -21,43 +21,12 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
+pub use super::fault::Fault;
+pub use super::pack::Pack;
 use crate::batch::Headers;
 
-/// What the client says went wrong.
-#[derive(Clone, Debug)]
-pub struct Fault {
-    /// Its code.
-    pub code: RDKafkaErrorCode,
-    /// In its words.
-    pub text: String,
-    /// The same call may work later.
-    pub retriable: bool,
-    /// The transaction must be aborted; the producer can go on.
-    pub abort: bool,
-    /// The producer cannot go on.
-    pub fatal: bool,
-}
-
-impl Fault {
-    /// One that is not of a transaction: nothing is known but its code.
-    pub fn of(code: RDKafkaErrorCode, text: impl Into<String>) -> Fault {
-        Fault { code, text: text.into(), retriable: false, abort: true, fatal: false }
-    }
-
-    /// Whether a rival with the same id has taken over, or the broker gave the transaction up.
-    pub fn is_fenced(&self) -> bool {
-        matches!(
-            self.code,
-            RDKafkaErrorCode::Fenced | RDKafkaErrorCode::InvalidProducerEpoch | RDKafkaErrorCode::ProducerFenced
-        )
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?})", self.text, self.code)
-    }
-}
+/// Records of a pack that are handed over at once.
+const PACKED: usize = 1024;
 
 /// What the library says of a producer on threads of its own.
 #[derive(Debug, Default)]
@@ -73,6 +42,9 @@ pub struct Producer {
     topics: Vec<*mut rd::rd_kafka_topic_t>,
     signals: Arc<Signals>,
     failed: Option<Fault>,
+    /// Packs that the library reads from until all is delivered, and such that are free.
+    lent: Vec<Pack>,
+    free: Vec<Pack>,
 }
 
 // The library is thread safe; the rest is used by one thread at a time.
@@ -118,7 +90,8 @@ impl Producer {
         };
         // Safety: the client is alive; each topic handle is freed in `drop`.
         let main = unsafe { rd::rd_kafka_queue_get_main(rk) };
-        let mut producer = Producer { rk, main, topics: Vec::new(), signals, failed: None };
+        let (lent, free) = (Vec::new(), Vec::new());
+        let mut producer = Producer { rk, main, topics: Vec::new(), signals, failed: None, lent, free };
         for topic in topics {
             let name = CString::new(topic.as_str()).map_err(|_| invalid(format!("`{topic}` is no topic name")))?;
             let handle = unsafe { rd::rd_kafka_topic_new(rk, name.as_ptr(), null_mut()) };
@@ -179,6 +152,44 @@ impl Producer {
         done
     }
 
+    /// An empty pack.
+    pub fn pack(&mut self) -> Pack {
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// Hands the records of a pack over, waiting while the queue is full; `waits` is called every now and then. The
+    /// partition must exist.
+    pub fn produce_pack(&mut self, topic: usize, partition: i32, pack: Pack, waits: impl Fn()) -> Result<(), Fault> {
+        let Some(&topic) = self.topics.get(topic) else {
+            return Err(Fault::of(RDKafkaErrorCode::UnknownTopic, "no such topic"));
+        };
+        let (count, mut done, mut at, mut messages) = (pack.len(), 0, 0, Vec::with_capacity(PACKED));
+        let mut refused = None;
+        while done < count && refused.is_none() {
+            let mut behind = at;
+            pack.messages(done..count.min(done + PACKED), &mut behind, &mut messages);
+            // Safety: the messages point into the pack, which stays as it is until all is delivered.
+            let taken = unsafe {
+                rd::rd_kafka_produce_batch(topic, partition, 0, messages.as_mut_ptr(), messages.len() as c_int)
+            };
+            let first = messages.iter().find(|message| code(message.err) != RDKafkaErrorCode::NoError);
+            match first.map(|message| code(message.err)) {
+                None => at = behind,
+                Some(RDKafkaErrorCode::QueueFull) => {
+                    // The first so many were taken.
+                    let taken = messages.get(..usize::try_from(taken).unwrap_or(0)).unwrap_or_default();
+                    at += taken.iter().map(|message| message.key_len + message.len).sum::<usize>();
+                    self.serve(2);
+                    waits();
+                }
+                Some(other) => refused = Some(Fault::of(other, "a record was not taken")),
+            }
+            done += usize::try_from(taken).unwrap_or(0);
+        }
+        self.lent.push(pack);
+        refused.map_or(Ok(()), Err)
+    }
+
     /// Reads what the library reports, waiting at most so long for the first report.
     pub fn serve(&mut self, wait_ms: i32) {
         let mut wait = wait_ms;
@@ -221,7 +232,14 @@ impl Producer {
         // Safety: the client is alive.
         let done = unsafe { rd::rd_kafka_flush(self.rk, wait_ms) };
         self.serve(0);
-        code(done) == RDKafkaErrorCode::NoError
+        let all = code(done) == RDKafkaErrorCode::NoError;
+        if all {
+            for mut pack in self.lent.drain(..) {
+                pack.clear();
+                self.free.push(pack);
+            }
+        }
+        all
     }
 
     /// Puts positions into the transaction. There must be at least one that is concrete, else nothing is fenced.
@@ -419,6 +437,11 @@ impl PartitionQueue {
         }
         // Safety: it is freed by `pass`, which cannot be called while this is borrowed.
         self.messages.get(self.next).and_then(|message| unsafe { message.as_ref() }).map(Message)
+    }
+
+    /// How many messages were taken from the queue and not freed.
+    pub fn taken(&self) -> usize {
+        self.messages.len() - self.next
     }
 
     /// Frees the message that was looked at last.
