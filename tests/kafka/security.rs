@@ -159,5 +159,7 @@ fn a_user_without_permission_is_told_what_to_check() {
     let job = Job::new("permission");
     job.change("SCRAM-SHA-256", "PLAIN");
     job.change("alice", "mallory");
-    job.run_as(MALLORYS, &["run", "p.yaml"]).exits(3).says(&["there is no topic", "whether this user may describe it"]);
+    job.run_as(MALLORYS, &["run", "p.yaml"])
+        .exits(3)
+        .says(&["does not tell this user of a topic", "it needs DESCRIBE"]);
 }

@@ -34,6 +34,13 @@ const LAST: Duration = Duration::from_secs(1);
 /// One slice of waiting for the client, ms: its queue is served in between.
 const SLICE: i32 = 20;
 
+/// What the cluster answers to a user who may not.
+const REFUSALS: [RDKafkaErrorCode; 3] = [
+    RDKafkaErrorCode::TransactionalIdAuthorizationFailed,
+    RDKafkaErrorCode::TopicAuthorizationFailed,
+    RDKafkaErrorCode::ClusterAuthorizationFailed,
+];
+
 /// What a committer is made of.
 pub struct Setup {
     /// How to reach the cluster.
@@ -405,7 +412,21 @@ impl Committer {
             Action::Abort => producer.abort(SLICE),
             _ => Ok(()),
         };
-        Ok(event(action, done))
+        match done.as_ref().err().filter(|fault| REFUSALS.contains(&fault.code)) {
+            Some(fault) => Err(self.refused(fault)),
+            None => Ok(event(action, done)),
+        }
+    }
+
+    /// To try again would not help a user who may not.
+    fn refused(&self, fault: &Fault) -> Trouble {
+        let ids = self.setup.transactional.as_deref().map_or("", |id| id.split('.').next().unwrap_or(id));
+        Trouble::new(
+            format!("Kafka does not let this user write: {}", fault.text),
+            format!(
+                "it needs WRITE on the topics of sink and changelog, and on the transactional ids that begin with `{ids}.`"
+            ),
+        )
     }
 
     /// Changes of state and a marker for each task.

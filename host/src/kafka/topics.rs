@@ -7,6 +7,7 @@ use rdkafka::admin::{
     AdminClient, AdminOptions, ConfigEntry, ConfigSource, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
+use rdkafka::types::RDKafkaRespErr;
 
 use super::client::{Clients, PATIENCE};
 use super::reach::reach;
@@ -142,7 +143,14 @@ impl Topics {
                 "check `source.kafka.brokers`, and whether the cluster is up",
             )
         })?;
-        let found = metadata.topics().iter().find(|t| t.name() == topic && t.error().is_none());
+        let named = metadata.topics().iter().find(|t| t.name() == topic);
+        if let Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) = named.and_then(|t| t.error()) {
+            return Err(Trouble::new(
+                format!("Kafka at {} does not tell this user of a topic {topic}", self.brokers),
+                "it needs DESCRIBE on it; whether there is such a topic is not known",
+            ));
+        }
+        let found = named.filter(|t| t.error().is_none());
         Ok(found.map(|t| t.partitions().len() as i32).filter(|&n| n > 0))
     }
 
