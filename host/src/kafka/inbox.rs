@@ -169,10 +169,13 @@ impl<'a> KafkaInbox<'a> {
         let Some(consumer) = consumer.as_deref() else { return };
         for owned in &self.owned {
             let (topic, partition) = &owned.place;
-            let Some(end) = high_watermark(consumer, topic, *partition) else { continue };
-            let lag = (end - owned.taken).max(0);
-            seat.lag(topic, *partition, lag);
-            let waits = lag > 0 && owned.stage == Stage::Running && may_read(owned.input) && !self.away;
+            let lag = high_watermark(consumer, topic, *partition).map(|end| (end - owned.taken).max(0));
+            if let Some(lag) = lag {
+                seat.lag(topic, *partition, lag);
+            }
+            // Where nothing was ever fetched the end is not known.
+            let behind = lag.is_none_or(|lag| lag > 0);
+            let waits = behind && owned.stage == Stage::Running && may_read(owned.input) && !self.away;
             self.watchdog.look(&self.job.clients, &owned.place, owned.next, waits);
         }
     }

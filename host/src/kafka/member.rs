@@ -69,19 +69,31 @@ impl Member {
     /// # Errors
     /// It was so again and again: somebody must do something about it.
     pub fn fail(&mut self, code: RDKafkaErrorCode) -> Result<(), Trouble> {
+        let why = self.why(code);
+        self.end(&why, self.way_out(code))
+    }
+
+    /// This member shall not go on, for a reason of ours. As `fail`.
+    ///
+    /// # Errors
+    /// As `fail`.
+    pub fn replace(&mut self, why: &str) -> Result<(), Trouble> {
+        self.end(why, self.way_out(RDKafkaErrorCode::Fail))
+    }
+
+    fn end(&mut self, why: &str, way_out: &str) -> Result<(), Trouble> {
         let Some(group) = self.group.take() else { return Ok(()) };
         *self.consumer.borrow_mut() = None;
         // To say goodbye may take long, and nothing waits for it.
         let closing = std::thread::Builder::new().name("goodbye".to_owned()).spawn(move || drop(group));
         drop(closing);
-        let why = self.why(code);
         let Some(pause) = self.ends.another(Instant::now()) else {
             return Err(Trouble::new(
                 format!(
                     "a member of the group {} could not go on {} times in a minute: {why}",
                     self.clients.group, OFTEN.0
                 ),
-                self.way_out(code),
+                way_out,
             ));
         };
         tracing::warn!(

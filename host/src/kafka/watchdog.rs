@@ -32,6 +32,8 @@ struct Seen {
     next: i64,
     since: Instant,
     patience: Duration,
+    /// Records were found there that the member did not get.
+    stalled: bool,
 }
 
 impl Watchdog {
@@ -44,11 +46,13 @@ impl Watchdog {
     /// Looks at a partition whose next record is `next`. `waits`: there should be more, and it may be read. True: it is
     /// time to look whether there is a record.
     fn is_suspicious(&mut self, place: &Place, next: i64, waits: bool, now: Instant) -> bool {
-        let fresh = Seen { next, since: now, patience: SILENCE };
+        let fresh = Seen { next, since: now, patience: SILENCE, stalled: false };
         let seen = self.seen.entry(place.clone()).or_insert(fresh);
-        if seen.next != next {
+        if next > seen.next {
             *seen = fresh;
         }
+        // What was not committed is read again.
+        seen.next = next;
         if !waits {
             seen.since = now;
             return false;
@@ -75,9 +79,13 @@ impl Watchdog {
         drop(looking);
     }
 
-    /// A partition that has records which its member does not get.
-    pub fn found(&self) -> Option<Place> {
-        self.found.try_recv().ok()
+    /// A partition that has records which its member does not get; and whether it was so before, and to read it again
+    /// did not help.
+    pub fn found(&mut self) -> Option<(Place, bool)> {
+        let place = self.found.try_recv().ok()?;
+        let seen = self.seen.get_mut(&place)?;
+        seen.patience = SILENCE;
+        Some((place, std::mem::replace(&mut seen.stalled, true)))
     }
 
     /// A partition is read elsewhere.
@@ -123,5 +131,21 @@ mod tests {
         assert!(!at(190, 6, true) && !at(249, 6, true) && at(250, 6, true), "a record came");
         assert!(!at(300, 7, true) && !at(350, 7, false), "it may not be read");
         assert!(!at(400, 7, true) && at(410, 7, true));
+    }
+
+    #[test]
+    fn a_partition_that_is_silent_again_after_it_was_read_again_needs_another_member() {
+        let mut dog = Watchdog::new();
+        let place: Place = ("t".into(), 0);
+        let mut finds = |next: i64| {
+            dog.is_suspicious(&place, next, true, Instant::now());
+            dog.tell.send(place.clone()).ok();
+            dog.found().map(|(_, again)| again)
+        };
+        assert_eq!((finds(5), finds(5), finds(3)), (Some(false), Some(true), Some(true)));
+        assert_eq!((finds(6), finds(6)), (Some(false), Some(true)), "records came in between");
+        dog.forget(&[place.clone()]);
+        dog.tell.send(place).ok();
+        assert_eq!(dog.found(), None, "it is read elsewhere");
     }
 }

@@ -90,7 +90,11 @@ impl KafkaInbox<'_> {
                 Found::Failed(trouble) => return Err(trouble),
             }
         }
-        if let Some(place) = self.watchdog.found() {
+        if let Some((place, again)) = self.watchdog.found() {
+            if again {
+                self.member.replace(&format!("records of {} wait, and it does not get them", names(&[place])))?;
+                return Ok(Some(self.leave_all()));
+            }
             tracing::warn!(topic = &*place.0, partition = place.1, "records wait and are not handed out: read again");
             return Ok(Some(Event::Leave { inputs: Vec::new(), lost: true }));
         }
