@@ -183,6 +183,9 @@ pub struct Row {
     pub arrival: u64,
     /// Its position came before.
     pub redelivered: bool,
+    /// The window it stands for is to be told in its headers (9.4), and is not there yet: in `leave`, or before the next
+    /// stage.
+    pub bounds: bool,
 }
 
 impl Row {
@@ -330,6 +333,18 @@ pub enum Owned {
     Bytes(Box<[u8]>),
     /// A decoded cell.
     Cell(u8, Box<[u8]>),
+}
+
+impl Owned {
+    /// Reads a byte of each cache line: the number says nothing.
+    pub fn lines(&self) -> u64 {
+        match self {
+            Owned::Null => 0,
+            Owned::Bytes(bytes) | Owned::Cell(_, bytes) => {
+                bytes.iter().step_by(64).fold(0, |seen, &byte| seen ^ u64::from(byte))
+            }
+        }
+    }
 }
 
 /// A kept row in its stored form: the original bytes where it is untouched, else documents.

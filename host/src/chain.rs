@@ -1,6 +1,7 @@
 //! One chain of guests, applied depth first: decode, then stage after stage, then encode. It holds no data between
 //! calls; what lasts is in the task.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Column, Field, Headers, Payload, Row, Span, kind};
@@ -174,6 +175,11 @@ impl Chain {
 
     /// Sends a stamped batch through the stages from `at` on, depth first, so that memory stays bounded.
     pub fn pass(&mut self, at: usize, batch: Batch, task: &mut Passing<'_>, out: &mut dyn Out) -> Result<(), Stop> {
+        let mut batch = batch;
+        // A stage may read them.
+        if at < self.stages.len() {
+            tell_bounds(&mut batch, |row| row.bounds);
+        }
         let mut input = Some(batch);
         let is_read = self.stages.len() > at + 1 || self.encoder.as_ref().is_none_or(Encoder::reads_fields);
         while let Some(batch) = input {
@@ -218,15 +224,19 @@ impl Chain {
             Some(encoder) => encoder.encode(&mut batch)?,
             None => Vec::new(),
         };
+        // Headers of the same name give way.
+        tell_bounds(&mut batch, |row| row.bounds && row.headers != Row::NO_HEADERS);
         let mut failed = failures.iter().peekable();
+        let mut bounds = Bounds::default();
         for (at, row) in batch.rows.iter().enumerate() {
+            let added = bounds.of(row);
             match failed.peek() {
                 Some((row_number, failure)) if *row_number as usize == at => {
                     out.emit(Emit {
                         route: Route::DeadLetter,
                         batch: &batch,
                         row,
-                        added: &[],
+                        added,
                         failure: Some(failure),
                         cause: batch.cause(at),
                     });
@@ -236,13 +246,47 @@ impl Chain {
                     route: Route::Main,
                     batch: &batch,
                     row,
-                    added: &[],
+                    added,
                     failure: None,
                     cause: batch.cause(at),
                 }),
             }
         }
         Ok(())
+    }
+}
+
+/// Window bounds as headers (9.4). The lists are kept from row to row.
+#[derive(Default)]
+struct Bounds(Headers);
+
+impl Bounds {
+    /// Those of a row that has not told them yet.
+    fn of(&mut self, row: &Row) -> &[(String, Option<Vec<u8>>)] {
+        if !row.bounds {
+            return &[];
+        }
+        if self.0.is_empty() {
+            self.0 = ["tamis.window_start", "tamis.window_end"].map(|name| (name.to_owned(), Some(Vec::new()))).into();
+        }
+        for ((_, text), ns) in self.0.iter_mut().zip([row.window.0, row.window.1]) {
+            let text = text.get_or_insert_default();
+            text.clear();
+            // Writing to memory cannot fail.
+            let _ = write!(text, "{}", ns.div_euclid(1_000_000));
+        }
+        &self.0
+    }
+}
+
+/// Puts the bounds of windows into the headers of some of the rows that have not told them yet.
+fn tell_bounds(batch: &mut Batch, which: impl Fn(&Row) -> bool) {
+    for at in 0..batch.rows.len() {
+        if let Some(row) = batch.rows.get_mut(at).filter(|row| which(row)) {
+            let added = Bounds::default().of(row).to_vec();
+            row.bounds = false;
+            add_headers(batch, at, added);
+        }
     }
 }
 

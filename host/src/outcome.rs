@@ -47,7 +47,7 @@ pub struct Assembly<'a> {
     /// Row of the call -> row of the batch.
     pub(crate) rows: &'a [u32],
     pub(crate) keys: Keys,
-    pub(crate) finished: Option<Finished>,
+    pub(crate) finished: Option<&'a Finished>,
     pub(crate) env: &'a Env<'a>,
     pub(crate) wants_duplicates: bool,
     pub(crate) null_key: NullKey,
@@ -194,9 +194,9 @@ impl Assembly<'_> {
             }
             Some(&winner) => {
                 let number = self.answer.winner_images.get(duplicate).copied().unwrap_or(0);
-                self.finished.as_ref().and_then(|finished| finished.origin(winner - calls, number))
+                self.finished.and_then(|finished| finished.origin(winner - calls, number))
             }
-            None => self.finished.as_ref().and_then(|finished| finished.found(row as u32)),
+            None => self.finished.and_then(|finished| finished.found(row as u32)),
         };
         match winner {
             Some(origin) => {
@@ -240,7 +240,7 @@ impl Assembly<'_> {
                     true => Next::Woken { row, output, cause },
                     false => Next::Row { row, change: Some(output), new_image: false },
                 });
-            } else if let Some(image) = self.finished.as_ref().and_then(|f| f.image(origin - calls, number)) {
+            } else if let Some(image) = self.finished.and_then(|f| f.image(origin - calls, number)) {
                 next.push(Next::Image { output, image: Arc::clone(image), cause });
             }
         };
@@ -448,22 +448,18 @@ impl Assembly<'_> {
 
     /// Window bounds (9.4).
     fn write_bounds(&self, next: &mut Batch, at: usize, window: (i64, i64), done: &mut Done) {
-        let ms = |ns: i64| ns.div_euclid(1_000_000);
         match self.stage.traits.bounds {
             WindowBounds::Headers => {
-                let text = |ns: i64| Some(ms(ns).to_string().into_bytes());
-                let added = vec![
-                    ("tamis.window_start".to_owned(), text(window.0)),
-                    ("tamis.window_end".to_owned(), text(window.1)),
-                ];
-                add_headers(next, at, added);
+                if let Some(row) = next.rows.get_mut(at) {
+                    row.bounds = true;
+                }
             }
             WindowBounds::Value => {
                 for (name, ns) in [("window_start", window.0), ("window_end", window.1)] {
                     let path = Path { root: Root::Value, steps: vec![crate::config::path::Step::Member(name.into())] };
                     match self.stage.traits.bounds_format {
                         BoundsFormat::Ms => {
-                            let bytes = ms(ns).to_le_bytes();
+                            let bytes = ns.div_euclid(1_000_000).to_le_bytes();
                             self.write_value(next, at, &path, Cell { kind: kind::INT64, bytes: &bytes }, done);
                         }
                         BoundsFormat::Rfc3339 => {
@@ -546,5 +542,6 @@ pub(crate) fn raise_into(image: &Image, arena: u32, bytes: &mut Vec<u8>, headers
         window: Row::NO_WINDOW,
         arrival: image.arrival,
         redelivered: false,
+        bounds: false,
     }
 }

@@ -45,7 +45,7 @@ impl Assembly<'_> {
             return;
         }
         let number = outputs.images.get(output).copied().unwrap_or(0);
-        let image = self.finished.as_ref().and_then(|finished| finished.image(origin - calls, number));
+        let image = self.finished.and_then(|finished| finished.image(origin - calls, number));
         if let Some(image) = image {
             let (mut alone, mut bytes) = (Batch { now: batch.now, ..Batch::default() }, Vec::new());
             let row = raise_into(image, 0, &mut bytes, &mut alone.headers);
@@ -58,7 +58,7 @@ impl Assembly<'_> {
     /// A guest that judges by marks alone does not see their positions: whether a redelivered record found its own is for
     /// the host to count (R1), under the name `redelivered_self`.
     pub(crate) fn count_redelivered(&self, row: usize, record: &Row, done: &mut Done) {
-        let found = self.finished.as_ref().and_then(|finished| finished.found(row as u32));
+        let found = self.finished.and_then(|finished| finished.found(row as u32));
         if !record.redelivered || !self.answer.winners.is_empty() || found != Some(record.origin) {
             return;
         }

@@ -273,15 +273,20 @@ impl Stage {
             self.columns = call.columns;
             let mut finished = session.and_then(|s| s.into_any().downcast::<Session>().ok()).map(|s| s.finish());
             if let Some(finished) = &mut finished {
-                *state = Some(std::mem::take(&mut finished.keyed));
                 batch = std::mem::take(&mut finished.batch);
             }
             match answer {
                 Ok(answer) => {
-                    let done = self.assemble(batch, answer, &rows, keys, finished, env, wants_duplicates, out);
+                    let done = self.assemble(batch, answer, &rows, keys, finished.as_ref(), env, wants_duplicates, out);
+                    if let Some(finished) = finished {
+                        *state = Some(finished.keyed);
+                    }
                     return Ok(Answer::Done(Box::new(done)));
                 }
                 Err(why) => {
+                    if let Some(finished) = &mut finished {
+                        *state = Some(std::mem::take(&mut finished.keyed));
+                    }
                     if let (Some(keyed), Some(mark)) = (state.as_mut(), mark) {
                         keyed.undo(mark);
                     }
@@ -410,7 +415,7 @@ impl Stage {
         answer: Outcome,
         rows: &[u32],
         keys: Keys,
-        finished: Option<Finished>,
+        finished: Option<&Finished>,
         env: &Env<'_>,
         wants_duplicates: bool,
         out: &mut dyn Out,

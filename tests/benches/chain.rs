@@ -88,6 +88,7 @@ pub fn batches(round: usize, step: impl Fn(u64) -> u64) -> Vec<Batch> {
                     window: Row::NO_WINDOW,
                     arrival: 0,
                     redelivered: false,
+                    bounds: false,
                 }
             });
             let rows: Vec<Row> = rows.collect();

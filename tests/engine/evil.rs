@@ -57,6 +57,7 @@ fn session() -> Box<dyn State> {
         window: Row::NO_WINDOW,
         arrival: n as u64,
         redelivered: false,
+        bounds: false,
     };
     Box::new(Keyed::new(settings).session(Begin {
         batch: Batch { rows: (0..ROWS).map(row).collect(), ..Batch::default() },

@@ -75,6 +75,7 @@ fn batch(values: &[String]) -> Batch {
             window: Row::NO_WINDOW,
             arrival: 0,
             redelivered: false,
+            bounds: false,
         }
     });
     let rows: Vec<Row> = rows.collect();

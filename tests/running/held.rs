@@ -53,6 +53,7 @@ impl Inbox for Script {
             window: Row::NO_WINDOW,
             arrival: 0,
             redelivered: false,
+            bounds: false,
         };
         let batch = Batch { rows: vec![row], arenas: vec![Arc::new(value.as_bytes().to_vec())], ..Batch::default() };
         Ok(Event::Source(Polled::Rows(Polling { batch, file: 0, rows: vec![Place { input, offset, end: 0 }] })))

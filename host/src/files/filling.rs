@@ -19,6 +19,7 @@ pub fn row(input: u16, offset: i64, key: Payload, value: Payload) -> Row {
         window: Row::NO_WINDOW,
         arrival: 0,
         redelivered: false,
+        bounds: false,
     }
 }
 

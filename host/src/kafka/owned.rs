@@ -162,6 +162,7 @@ impl Filling {
             window: Row::NO_WINDOW,
             arrival: 0,
             redelivered: false,
+            bounds: false,
         });
     }
 

@@ -7,10 +7,61 @@ use super::Kept;
 use crate::time::{NEVER, Stamp};
 
 /// The guest's order among equal wakes.
-pub type Rank = SmallVec<[u8; 24]>;
+pub type Rank = Short<30>;
+
+/// Bytes in place up to so many, on the heap beyond: the usual value or rank allocates nothing.
+#[derive(Clone, Debug)]
+pub enum Short<const N: usize> {
+    /// The first `len` of these.
+    Here { len: u8, bytes: [u8; N] },
+    /// More.
+    There(Box<[u8]>),
+}
+
+impl<const N: usize> Short<N> {
+    /// A copy of these bytes.
+    pub fn of(from: &[u8]) -> Short<N> {
+        if from.len() > N {
+            return Short::There(from.into());
+        }
+        let mut bytes = [0; N];
+        bytes[..from.len()].copy_from_slice(from);
+        Short::Here { len: from.len() as u8, bytes }
+    }
+}
+
+impl<const N: usize> std::ops::Deref for Short<N> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Short::Here { len, bytes } => &bytes[..usize::from(*len)],
+            Short::There(bytes) => bytes,
+        }
+    }
+}
+
+impl<const N: usize> PartialEq for Short<N> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<const N: usize> Eq for Short<N> {}
+
+impl<const N: usize> PartialOrd for Short<N> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<const N: usize> Ord for Short<N> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (**self).cmp(&**other)
+    }
+}
 
 /// A wake as an entry has it; ordered as wakes fire.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wake {
     /// When.
     pub at: Stamp,
@@ -28,19 +79,12 @@ impl Wake {
         let mut first = [0; 8];
         let len = rank.len().min(8);
         first[..len].copy_from_slice(&rank[..len]);
-        Wake { at, first: u64::from_be_bytes(first), rank: Rank::from_slice(rank), set }
-    }
-}
-
-impl Clone for Wake {
-    /// By hand, since a small vector clones its elements one by one.
-    fn clone(&self) -> Wake {
-        Wake { at: self.at, first: self.first, rank: Rank::from_slice(&self.rank), set: self.set }
+        Wake { at, first: u64::from_be_bytes(first), rank: Rank::of(rank), set }
     }
 }
 
 /// One key's state in one space.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// Hash of the key.
     pub key: u128,
@@ -53,28 +97,31 @@ pub struct Entry {
     /// Kind of the value's cell.
     pub kind: u8,
     /// The guest's own bytes.
-    pub value: SmallVec<[u8; 24]>,
+    pub value: Short<54>,
     /// What it keeps, by number, in order.
     pub kept: SmallVec<[(u8, Kept); 1]>,
     /// Its wake.
     pub wake: Option<Wake>,
-}
-
-impl Clone for Entry {
-    fn clone(&self) -> Entry {
-        Entry { value: SmallVec::from_slice(&self.value), kept: self.kept.clone(), wake: self.wake.clone(), ..*self }
-    }
+    /// What the kept rows count for: told by `keep`, so that nobody has to look at them.
+    pub kept_bytes: u64,
+    /// It was taken away since the last seal, and is only remembered.
+    pub retired: bool,
 }
 
 impl Entry {
     /// What it counts for in quotas: about what it takes in memory.
     pub fn bytes(&self) -> u64 {
+        let rank = self.wake.as_ref().map_or(0, |w| 64 + w.rank.len());
+        (128 + self.value.len() + rank) as u64 + self.kept_bytes
+    }
+
+    /// Counts what it keeps.
+    pub fn weigh(&mut self) {
         let kept = |(_, kept): &(u8, Kept)| match kept {
             Kept::Image(image) => image.size() + 32,
             Kept::Mark(_) => 32,
         };
-        let rank = self.wake.as_ref().map_or(0, |w| 64 + w.rank.len());
-        (128 + self.value.len() + rank + self.kept.iter().map(kept).sum::<usize>()) as u64
+        self.kept_bytes = self.kept.iter().map(kept).sum::<usize>() as u64;
     }
 
     /// Until when it counts; what waits always does (X3).
@@ -90,13 +137,15 @@ impl Entry {
             (Err(at), Some(kept)) => self.kept.insert(at, (number, kept)),
             (Err(_), None) => {}
         }
+        self.weigh();
     }
 }
 
 /// Entries in a chunk: growing moves none of them.
 const CHUNK: usize = 1024;
 
-/// The entries of one space.
+/// The entries of one space. Those taken away since the last seal stay in their places, out of the index: undo and seal
+/// want them, and moving them would cost more than all else that is done to them.
 #[derive(Debug, Default)]
 pub struct Entries {
     chunks: Vec<Vec<Option<Entry>>>,
@@ -121,11 +170,24 @@ impl Entries {
 
     /// An entry by number.
     pub fn get(&self, number: u32) -> Option<&Entry> {
-        self.chunks.get(number as usize / CHUNK)?.get(number as usize % CHUNK)?.as_ref()
+        self.place(number).filter(|entry| !entry.retired)
     }
 
     /// The same, to write to.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
+        self.place_mut(number).filter(|entry| !entry.retired)
+    }
+
+    /// An entry that was taken away, and is remembered.
+    pub fn retired(&self, number: u32) -> Option<&Entry> {
+        self.place(number).filter(|entry| entry.retired)
+    }
+
+    fn place(&self, number: u32) -> Option<&Entry> {
+        self.chunks.get(number as usize / CHUNK)?.get(number as usize % CHUNK)?.as_ref()
+    }
+
+    fn place_mut(&mut self, number: u32) -> Option<&mut Entry> {
         self.chunks.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)?.as_mut()
     }
 
@@ -146,30 +208,70 @@ impl Entries {
         number
     }
 
-    /// Takes an entry away.
-    pub fn take(&mut self, number: u32) -> Option<Entry> {
-        let entry = self.chunks.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)?.take()?;
+    /// Takes an entry away, and remembers it in its place.
+    pub fn retire(&mut self, number: u32) -> Option<&Entry> {
+        let entry = self.get_mut(number)?;
+        entry.retired = true;
         let low = entry.key as u64;
+        self.unindex(low, number);
+        self.retired(number)
+    }
+
+    /// Brings back an entry that is remembered.
+    pub fn revive(&mut self, number: u32) -> Option<&Entry> {
+        let entry = self.place_mut(number).filter(|entry| entry.retired)?;
+        entry.retired = false;
+        let low = entry.key as u64;
+        self.index.insert_unique(low, (low, number), |&(low, _)| low);
+        self.get(number)
+    }
+
+    /// Forgets an entry that was remembered: its place is free.
+    pub fn release(&mut self, number: u32) {
+        let place = self.chunks.get_mut(number as usize / CHUNK).and_then(|c| c.get_mut(number as usize % CHUNK));
+        if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|entry| entry.retired)) {
+            *place = None;
+            self.free.push(number);
+        }
+    }
+
+    fn unindex(&mut self, low: u64, number: u32) {
         if let Ok(found) = self.index.find_entry(low, |&(_, n)| n == number) {
             found.remove();
         }
-        self.free.push(number);
-        Some(entry)
     }
 
     /// Every entry.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> + '_ {
-        self.chunks.iter().flatten().flatten()
+        self.chunks.iter().flatten().flatten().filter(|entry| !entry.retired)
     }
 
     /// Every entry, with its number.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
-        self.chunks.iter().flatten().enumerate().filter_map(|(at, entry)| Some((at as u32, entry.as_ref()?)))
+        let entries = self.chunks.iter().flatten().enumerate();
+        entries.filter_map(|(at, entry)| Some((at as u32, entry.as_ref().filter(|entry| !entry.retired)?)))
+    }
+
+    /// Reads the entries with these numbers and what they keep, all at once, so that the waits for memory overlap: what
+    /// stands for prefetch without unsafe code.
+    pub fn touch(&self, numbers: impl Iterator<Item = u32> + Clone) {
+        let entries = || numbers.clone().filter_map(|number| self.place(number));
+        let seen =
+            entries().fold(0, |seen, e| seen ^ e.key as u64 ^ e.expires as u64 ^ u64::from(e.kind) ^ e.kept_bytes);
+        std::hint::black_box(seen);
+        let images = || {
+            entries().filter_map(|entry| match entry.kept.first() {
+                Some((_, Kept::Image(image))) => Some(image),
+                _ => None,
+            })
+        };
+        std::hint::black_box(images().fold(0, |seen, image| seen ^ image.arrival ^ image.timestamp as u64));
+        std::hint::black_box(images().fold(0, |seen, image| seen ^ image.value.lines()));
     }
 
     /// The entries of one chunk. An entry stays in its chunk; chunks are given up only when nothing is left.
     pub fn of_chunk(&self, number: usize) -> Option<impl Iterator<Item = &Entry> + '_> {
-        self.chunks.get(number).map(|chunk| chunk.iter().flatten())
+        self.chunks.get(number).map(|chunk| chunk.iter().flatten().filter(|entry| !entry.retired))
     }
 
     /// Returns the memory once nothing is left.

@@ -37,6 +37,7 @@ pub(crate) fn begin(keys: &[u64], offset: i64, now: i64) -> Begin {
         window: Row::NO_WINDOW,
         arrival: 0,
         redelivered: false,
+        bounds: false,
     };
     let batch = Batch { rows: (0..keys.len()).map(row).collect(), now, ..Batch::default() };
     Begin {

@@ -13,10 +13,19 @@ pub enum Step {
     Marked { space: i64, hash: u128, new: StoredMark },
     /// A mark taken away. A changed one is taken away and set.
     Unmarked { space: i64, hash: u128, old: StoredMark },
-    /// An entry, before the first write of a call to it; the number of its old form in `olds`.
-    Entry { space: i64, key: u128, old: Option<u32> },
+    /// An entry, before the first write of a call to it.
+    Entry { space: i64, key: u128, old: Option<Old> },
     /// A space dropped.
     Space { space: i64, old: Box<Space> },
+}
+
+/// Where an entry is as it was.
+#[derive(Clone, Copy, Debug)]
+pub enum Old {
+    /// Copied: its number in `olds`.
+    Copy(u32),
+    /// It was taken away, and is remembered in its place: its number, and that of its table.
+    Place(u32, u32),
 }
 
 impl Keyed {
@@ -41,11 +50,19 @@ impl Keyed {
                 }
                 Some(Step::Entry { space, key, old }) => {
                     if let Some(number) = self.find(space, key) {
-                        self.take_entry(space, number);
+                        if let Some((_, table)) = self.retire(space, number, false) {
+                            self.release(space, number, table);
+                        }
                     }
-                    // Old forms were pushed in the order of the log, so the last one belongs to this step.
-                    if let Some(entry) = old.and_then(|_| self.olds.pop()) {
-                        self.put_entry(space, entry);
+                    match old {
+                        // Copies were pushed in the order of the log, so the last one belongs to this step.
+                        Some(Old::Copy(_)) => {
+                            if let Some(entry) = self.olds.pop() {
+                                self.put_entry(space, entry);
+                            }
+                        }
+                        Some(Old::Place(number, _)) => self.revive(space, number),
+                        None => {}
                     }
                 }
                 Some(Step::Space { space, old }) => self.attach(space, *old),
@@ -82,22 +99,31 @@ impl Keyed {
         gone
     }
 
-    /// Logs the entry as it stands, and returns the number of its old form.
-    pub(super) fn log_entry(&mut self, space: i64, key: u128, number: Option<u32>) -> Option<u32> {
-        let old = number.and_then(|number| self.entry(space, number)).cloned();
-        let at = old.map(|entry| {
-            self.olds.push(entry);
-            (self.olds.len() - 1) as u32
+    /// Logs the entry as it stands, and returns where that is.
+    pub(super) fn log_entry(&mut self, space: i64, key: u128, number: Option<u32>) -> Option<Old> {
+        let entry = number.and_then(|number| self.spaces.get(&space)?.entries.get(number));
+        let old = entry.map(|entry| {
+            self.olds.push(entry.clone());
+            Old::Copy((self.olds.len() - 1) as u32)
         });
-        self.log.push(Step::Entry { space, key, old: at });
-        at
+        self.log.push(Step::Entry { space, key, old });
+        old
     }
 
-    /// Takes an entry away, logged.
-    pub(super) fn remove_logged(&mut self, space: i64, number: u32) -> Option<Entry> {
-        let key = self.entry(space, number)?.key;
-        self.log_entry(space, key, Some(number));
-        self.take_entry(space, number)
+    /// An entry as it was.
+    pub(super) fn old(&self, space: i64, old: Old) -> Option<&Entry> {
+        match old {
+            Old::Copy(number) => self.olds.get(number as usize),
+            Old::Place(number, _) => self.spaces.get(&space)?.entries.retired(number),
+        }
+    }
+
+    /// Takes an entry away, into the log. `spent`: its wake is out of the index.
+    pub(super) fn remove_logged(&mut self, space: i64, number: u32, spent: bool) -> Option<Old> {
+        let (key, table) = self.retire(space, number, spent)?;
+        let old = Some(Old::Place(number, table));
+        self.log.push(Step::Entry { space, key, old });
+        old
     }
 
     /// Takes a mark away, logged.
@@ -115,7 +141,7 @@ impl Keyed {
         let mut freed = 0;
         for space in spaces {
             freed += u64::from(self.unmark_logged(space, key));
-            let entry = self.find(space, key).and_then(|number| self.remove_logged(space, number));
+            let entry = self.find(space, key).and_then(|number| self.remove_logged(space, number, false));
             freed += u64::from(entry.is_some());
         }
         freed

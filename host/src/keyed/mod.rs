@@ -173,6 +173,8 @@ struct Space {
     created: usize,
     /// Sum over what is sealed.
     digest: u128,
+    /// Given when an entry is first remembered here: another space may have this one's number later. 0: not yet.
+    table: u32,
 }
 
 /// The state of one stage of one task.
@@ -186,6 +188,8 @@ pub struct Keyed {
     /// Entries as they were, for the log.
     olds: Vec<Entry>,
     quota: Quota,
+    /// Tables of entries that were numbered so far.
+    tables: u32,
     /// Creations so far; counted where something may be evicted.
     born: u64,
     /// Wakes set so far.
@@ -259,8 +263,9 @@ impl Keyed {
         if wake > upto {
             return None;
         }
-        let entry = self.remove_logged(space, number)?;
-        Some(Blamed { wake, space, kept: entry.kept.into_vec() })
+        let old = self.remove_logged(space, number, false)?;
+        let kept = self.old(space, old).map(|entry| entry.kept.to_vec());
+        Some(Blamed { wake, space, kept: kept.unwrap_or_default() })
     }
 
     /// Frees the oldest entry or mark by creation (X8), never one that waits nor one that is over for the row: a row
@@ -303,7 +308,7 @@ impl Keyed {
             self.unmark_logged(oldest.space, oldest.key)
         } else {
             let number = self.find(oldest.space, oldest.key);
-            number.and_then(|number| self.remove_logged(oldest.space, number)).is_some()
+            number.and_then(|number| self.remove_logged(oldest.space, number, false)).is_some()
         };
         self.evicted_live += u64::from(done);
         done
@@ -352,19 +357,47 @@ impl Keyed {
         at
     }
 
-    /// Takes an entry away, its wake with it; not logged.
-    fn take_entry(&mut self, number: i64, at: u32) -> Option<Entry> {
+    /// Takes an entry away, its wake with it, and remembers it in its place; not logged. Gives its key, and the
+    /// number of its table. `spent`: its
+    /// wake is out of the index.
+    fn retire(&mut self, number: i64, at: u32, spent: bool) -> Option<(u128, u32)> {
         let space = self.spaces.get_mut(&number)?;
-        let entry = space.entries.take(at)?;
+        if space.table == 0 {
+            self.tables += 1;
+            space.table = self.tables;
+        }
+        let table = space.table;
+        let entry = space.entries.retire(at)?;
         space.bytes -= entry.bytes();
         space.waiting -= usize::from(entry.wake.is_some());
-        if let Some(wake) = &entry.wake {
+        if let Some(wake) = entry.wake.as_ref().filter(|_| !spent) {
             self.wakes.remove(wake);
         }
         if self.quota.is_bound() {
-            self.quota.sub(&item(number, &entry));
+            self.quota.sub(&item(number, entry));
         }
-        Some(entry)
+        Some((entry.key, table))
+    }
+
+    /// Brings an entry back that was retired, its wake with it; not logged.
+    fn revive(&mut self, number: i64, at: u32) {
+        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(entry) = space.entries.revive(at) else { return };
+        space.bytes += entry.bytes();
+        space.waiting += usize::from(entry.wake.is_some());
+        if let Some(wake) = entry.wake.clone() {
+            self.wakes.insert(wake, (number, at));
+        }
+        if self.quota.is_bound() {
+            self.quota.add(&item(number, entry));
+        }
+    }
+
+    /// Forgets an entry that was retired.
+    fn release(&mut self, number: i64, at: u32, table: u32) {
+        if let Some(space) = self.spaces.get_mut(&number).filter(|space| space.table == table) {
+            space.entries.release(at);
+        }
     }
 
     /// Changes an entry in place, but for its wake; not logged. True: it counts for more bytes than before.
@@ -399,15 +432,35 @@ impl Keyed {
         grew
     }
 
-    /// Takes the first wake out, if it is not beyond `upto`; its entry goes into the log with it, and has none then.
-    fn spend(&mut self, upto: Stamp) -> Option<Spent> {
-        let first = self.wakes.first_entry().filter(|first| first.key().at <= upto)?;
-        let (wake, (space, number)) = first.remove_entry();
-        let key = self.entry(space, number)?.key;
-        let old = self.log_entry(space, key, Some(number));
+    /// Takes the first wakes out of the index, up to and with `upto`, at most `limit`. Their entries still have them:
+    /// they go into the log with them, and are to lose them (`lose_wake`) before anything else is done to them.
+    fn spend(&mut self, upto: Stamp, limit: usize) -> Vec<Spent> {
+        let mut spent = Vec::new();
+        while spent.len() < limit
+            && let Some(first) = self.wakes.first_entry().filter(|first| first.key().at <= upto)
+        {
+            let (wake, (space, number)) = first.remove_entry();
+            spent.push(Spent { wake, space, key: 0, number });
+        }
+        let mut rest = spent.as_mut_slice();
+        while let Some(first) = rest.first() {
+            let same = rest.iter().take_while(|spent| spent.space == first.space).count();
+            let (some, others) = rest.split_at_mut(same);
+            if let Some(space) = some.first().and_then(|spent| self.spaces.get(&spent.space)) {
+                space.entries.touch(some.iter().map(|spent| spent.number));
+                for spent in some {
+                    spent.key = space.entries.get(spent.number).map_or(0, |entry| entry.key);
+                }
+            }
+            rest = others;
+        }
+        spent
+    }
+
+    /// Of a wake that was spent.
+    fn lose_wake(&mut self, space: i64, number: u32) {
         self.edit(space, number, |entry| entry.wake = None);
         self.waits(space, -1);
-        Some(Spent { wake, space, key, number, old })
     }
 
     fn waits(&mut self, number: i64, by: isize) {
@@ -442,7 +495,7 @@ impl Keyed {
             }
         }
         for (space, at) in over {
-            self.remove_logged(space, at);
+            self.remove_logged(space, at, false);
         }
     }
 }
@@ -453,8 +506,6 @@ struct Spent {
     space: i64,
     key: u128,
     number: u32,
-    /// Number of the entry's old form in the log.
-    old: Option<u32>,
 }
 
 /// What an entry counts for.

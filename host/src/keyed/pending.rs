@@ -20,7 +20,8 @@ pub struct Pending {
 impl Keyed {
     /// As `seal`, but the log is kept until `settle` or `revert` says what became of it.
     pub fn seal_pending(&mut self) -> Vec<Change> {
-        let (steps, olds) = (std::mem::take(&mut self.log), std::mem::take(&mut self.olds));
+        self.settle();
+        let steps = std::mem::take(&mut self.log);
         let dropped = steps.iter().filter_map(|step| match step {
             Step::Space { space, .. } => Some(*space),
             _ => None,
@@ -28,7 +29,8 @@ impl Keyed {
         let dropped: BTreeSet<i64> = dropped.collect();
         let spaces = self.spaces.iter().filter(|(space, _)| !dropped.contains(space));
         let digests = spaces.map(|(number, space)| (*number, space.digest)).collect();
-        let changes = self.seal_steps(&steps, &olds);
+        let changes = self.seal_steps(&steps);
+        let olds = std::mem::take(&mut self.olds);
         self.pending = Some(Box::new(Pending { steps, olds, base: self.base, digests }));
         self.rebase();
         changes
@@ -41,14 +43,17 @@ impl Keyed {
 
     /// The last seal lasts.
     pub fn settle(&mut self) {
-        if let Some(pending) = self.pending.take()
-            && self.log.is_empty()
-        {
+        let Some(pending) = self.pending.take() else { return };
+        let Pending { mut steps, mut olds, .. } = *pending;
+        if self.log.is_empty() {
+            self.forget_old(&steps);
             // Its memory serves the next log: that is about as large.
-            let Pending { mut steps, mut olds, .. } = *pending;
             steps.clear();
             olds.clear();
             (self.log, self.olds) = (steps, olds);
+        } else {
+            // What is logged since may remember what is in a space that looks empty.
+            self.forget_places(&steps);
         }
     }
 

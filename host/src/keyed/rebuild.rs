@@ -78,8 +78,12 @@ impl Keyed {
     /// Sets an entry, given by its payload, or takes it away. The error: the payload is none.
     pub fn set_entry(&mut self, space: i64, key: u128, payload: Option<&[u8]>) -> Result<(), FormatError> {
         let stored = payload.map(format::from_payload::<StoredEntry<'static>>).transpose()?;
-        if let Some(old) = self.find(space, key).and_then(|at| self.take_entry(space, at)) {
-            self.digest_of(space, |sum| sum.wrapping_sub(old.digest));
+        if let Some(at) = self.find(space, key) {
+            let old = self.entry(space, at).map_or(0, |entry| entry.digest);
+            if let Some((_, table)) = self.retire(space, at, false) {
+                self.release(space, at, table);
+            }
+            self.digest_of(space, |sum| sum.wrapping_sub(old));
         }
         let (Some(stored), Some(payload)) = (stored, payload) else { return Ok(()) };
         let digest = entry_digest(space, key, payload);
@@ -136,7 +140,8 @@ impl Grave {
         if let Some(buried) = self.0.get_mut(&space)
             && let Some(at) = buried.entries.find(key)
         {
-            buried.entries.take(at);
+            buried.entries.retire(at);
+            buried.entries.release(at);
         }
     }
 

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::entry::Short;
+use super::log::Old;
 use super::{Entry, Keyed, Space, Step, Wake};
 use crate::format::{self, Change, EntryBytes, StoredEntry, StoredKept, StoredMark, StoredWake};
 use crate::time::Stamp;
@@ -22,16 +23,37 @@ impl Keyed {
     /// came and went leaves none.
     pub fn seal(&mut self) -> Vec<Change> {
         let mut steps = std::mem::take(&mut self.log);
-        let olds = std::mem::take(&mut self.olds);
-        let changes = self.seal_steps(&steps, &olds);
+        let changes = self.seal_steps(&steps);
+        self.settle();
+        self.forget_old(&steps);
         // The log keeps its memory: the next commit is about as large.
         steps.clear();
         self.log = steps;
+        self.olds.clear();
         self.rebase();
         changes
     }
 
-    pub(super) fn seal_steps(&mut self, steps: &[Step], olds: &[Entry]) -> Vec<Change> {
+    /// Forgets what these steps of a log remember in its place.
+    pub(super) fn forget_places(&mut self, steps: &[Step]) {
+        for step in steps {
+            if let Step::Entry { space, old: Some(Old::Place(number, table)), .. } = step {
+                self.release(*space, *number, *table);
+            }
+        }
+    }
+
+    /// The same, and gives up what is empty then. Nothing else may be logged.
+    pub(super) fn forget_old(&mut self, steps: &[Step]) {
+        self.forget_places(steps);
+        self.spaces.retain(|_, space| space.marks.len() + space.entries.len() > 0);
+        for space in self.spaces.values_mut() {
+            space.entries.shrink();
+        }
+    }
+
+    /// The changes that the steps of a log make.
+    pub(super) fn seal_steps(&mut self, steps: &[Step]) -> Vec<Change> {
         let mut changes = Vec::new();
         if steps.is_empty() {
             return changes;
@@ -58,16 +80,14 @@ impl Keyed {
                     self.digest_of(*space, |sum| sum.wrapping_sub(mark_digest(*space, *hash, old)));
                     push_mark(&mut changes, *space, *hash, None);
                 }
-                Step::Entry { space, key, old } if !is_gone(at, space) && first_time(&mut done, *space, *key) => {
-                    let before = old.and_then(|old| olds.get(old as usize)).map_or(0, |entry| entry.digest);
-                    changes.extend(self.seal_entry(*space, *key, before, &mut room));
+                Step::Entry { space, key, old } if !is_gone(at, space) => {
+                    if first_time(&mut done, *space, *key) {
+                        let before = old.and_then(|old| self.old(*space, old)).map_or(0, |entry| entry.digest);
+                        changes.extend(self.seal_entry(*space, *key, before, &mut room));
+                    }
                 }
                 _ => {}
             }
-        }
-        self.spaces.retain(|_, space| space.marks.len() + space.entries.len() > 0);
-        for space in self.spaces.values_mut() {
-            space.entries.shrink();
         }
         changes
     }
@@ -190,14 +210,18 @@ fn stored(entry: &Entry) -> StoredEntry<'_> {
 pub(super) fn restored(key: u128, entry: StoredEntry<'_>, digest: u128) -> Entry {
     let at = |wake: &StoredWake<'_>| Stamp { time: wake.time, input: wake.input };
     let wake = |wake: StoredWake<'_>| Wake::new(at(&wake), &wake.rank, wake.set);
-    Entry {
+    let mut entry = Entry {
         key,
         born: entry.born,
         expires: entry.expires,
         digest,
         kind: entry.kind,
-        value: SmallVec::from_slice(&entry.value),
+        value: Short::of(&entry.value),
         kept: entry.kept.into_iter().map(|(number, kept)| (number, kept.0)).collect(),
         wake: entry.wake.map(wake),
-    }
+        kept_bytes: 0,
+        retired: false,
+    };
+    entry.weigh();
+    entry
 }

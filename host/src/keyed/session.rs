@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::entry::{Entry, Wake};
+use super::entry::{Entry, Short, Wake};
+use super::log::Old;
 use super::marks::FREE_NONE;
 use super::quota::Sum;
 use super::{Begin, ExpiresBy, Kept, Keyed, Spent};
@@ -17,8 +18,6 @@ use crate::time::{END, NONE_YET, Stamp};
 const RANK: usize = 64;
 /// What an entry may add besides its row's bytes, for the guess of `open`.
 const GUESS: u64 = 512;
-
-type KeptList = SmallVec<[(u8, Kept); 1]>;
 
 /// The state while one guest call has it.
 #[derive(Debug)]
@@ -45,9 +44,11 @@ struct Slot {
     key: u128,
     /// Its entry, if there is one.
     number: Option<u32>,
+    /// Its wake was handed out, and the entry has it still: until it is in the log.
+    spent: bool,
     /// It is in the log of this call, and what it was there.
     logged: bool,
-    old: Option<u32>,
+    old: Option<Old>,
 }
 
 /// What is left when a call is over.
@@ -59,14 +60,19 @@ pub struct Finished {
     pub batch: Batch,
     /// After `Fault::Full`: rows of the call before this one fit for certain. A call of one row is judged exactly.
     pub full_at: Option<u32>,
-    kept: Vec<KeptList>,
+    slots: Vec<Slot>,
     found: Vec<Option<Origin>>,
 }
 
 impl Finished {
-    /// What a slot kept as this number when the call began.
+    /// What a slot kept as this number when the call began; nothing once the state is taken or sealed.
     pub fn kept(&self, slot: u32, number: u8) -> Option<&Kept> {
-        self.kept.get(slot as usize)?.iter().find(|(n, _)| *n == number).map(|(_, kept)| kept)
+        let slot = self.slots.get(slot as usize)?;
+        let entry = match slot.logged {
+            true => self.keyed.old(slot.space, slot.old?),
+            false => self.keyed.entry(slot.space, slot.number?),
+        }?;
+        entry.kept.iter().find(|(n, _)| *n == number).map(|(_, kept)| kept)
     }
 
     /// The image a slot kept as this number when the call began.
@@ -98,14 +104,15 @@ impl Session {
         };
         let floor = if floor >= END - 1 { FREE_NONE } else { floor };
         keyed.full = None;
+        let rows = begin.keys.len();
         if floor > FREE_NONE {
             keyed.free_some(floor);
         }
         Session {
             keyed,
             begin,
-            slots: Vec::new(),
-            index: HashTable::new(),
+            slots: Vec::with_capacity(rows),
+            index: HashTable::with_capacity(rows),
             floor,
             found: Vec::new(),
             full_at: None,
@@ -116,17 +123,14 @@ impl Session {
     }
 
     /// Takes the state back.
-    pub fn finish(self) -> Finished {
+    pub fn finish(mut self) -> Finished {
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots.get(slot as usize).is_some_and(|slot| slot.spent) {
+                self.log(slot);
+            }
+        }
         let Session { keyed, begin, slots, found, full_at, .. } = self;
-        let kept = |slot: &Slot| {
-            let entry = match slot.logged {
-                true => keyed.olds.get(slot.old? as usize),
-                false => keyed.entry(slot.space, slot.number?),
-            };
-            entry.map(|entry| entry.kept.clone())
-        };
-        let kept = slots.iter().map(|slot| kept(slot).unwrap_or_default()).collect();
-        Finished { keyed, batch: begin.batch, full_at, kept, found }
+        Finished { keyed, batch: begin.batch, full_at, slots, found }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -158,8 +162,8 @@ impl Session {
         Refusal::Full
     }
 
-    /// The slot of a key in a space, and whether it is new.
-    fn slot(&mut self, space: i64, key: u128, number: impl FnOnce(&Keyed) -> Option<u32>) -> (u32, bool) {
+    /// The slot of a key in a space, and whether it is new. `number`: of its entry, if it is.
+    fn slot(&mut self, space: i64, key: u128, number: Option<u32>) -> (u32, bool) {
         let hash = (key as u64).wrapping_add((space as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let slots = &self.slots;
         let same = |&at: &u32| slots.get(at as usize).is_some_and(|s| s.key == key && s.space == space);
@@ -167,8 +171,7 @@ impl Session {
             return (at, false);
         }
         let at = self.slots.len() as u32;
-        let number = number(&self.keyed);
-        self.slots.push(Slot { space, key, number, logged: false, old: None });
+        self.slots.push(Slot { space, key, number, spent: false, logged: false, old: None });
         let slots = &self.slots;
         self.index.insert_unique(hash, at, |&at| {
             slots
@@ -184,6 +187,9 @@ impl Session {
         if !slot.logged {
             slot.logged = true;
             slot.old = self.keyed.log_entry(slot.space, slot.key, slot.number);
+            if let Some(number) = slot.number.filter(|_| std::mem::take(&mut slot.spent)) {
+                self.keyed.lose_wake(slot.space, number);
+            }
         }
     }
 
@@ -284,16 +290,19 @@ impl State for Session {
         }
         self.had_due = true;
         let mut dues = Dues::default();
-        for _ in 0..self.begin.limit {
-            let Some(Spent { wake, space, key, number, old }) = self.keyed.spend(self.begin.end) else { break };
+        let spent = self.keyed.spend(self.begin.end, self.begin.limit);
+        for Spent { wake, space, key, number } in spent {
             dues.spaces.push(space);
             dues.wakes.times.push(wake.at.time);
             dues.wakes.inputs.push(wake.at.input);
             dues.ranks.push(kind::BYTES, &wake.rank);
             push_entry(&mut dues.entries, self.keyed.entry(space, number));
-            let (slot, _) = self.slot(space, key, |_| Some(number));
+            let (slot, _) = self.slot(space, key, Some(number));
             if let Some(slot) = self.slots.get_mut(slot as usize) {
-                (slot.logged, slot.old) = (true, old);
+                slot.spent = true;
+            }
+            if self.keyed.quota.is_bound() {
+                self.log(slot);
             }
         }
         Ok(dues)
@@ -318,9 +327,12 @@ impl State for Session {
         let pairs: Vec<(u32, i64)> = (0..count).map(pair).collect();
         self.check_open(&pairs)?;
         let mut view = View { slots: Vec::with_capacity(count), ..View::default() };
-        for (row, space) in pairs {
+        // All lookups first: nothing else then stands between them, and their waits for memory overlap.
+        let find = |&(row, space): &(u32, i64)| self.keyed.find(space, self.begin.keys[row as usize]);
+        let found: Vec<Option<u32>> = pairs.iter().map(find).collect();
+        for ((row, space), found) in pairs.into_iter().zip(found) {
             let key = self.begin.keys[row as usize];
-            let (slot, is_new) = self.slot(space, key, |keyed| keyed.find(space, key));
+            let (slot, is_new) = self.slot(space, key, found);
             view.slots.push(slot);
             if is_new {
                 let number = self.slots.last().and_then(|slot| slot.number);
@@ -333,12 +345,15 @@ impl State for Session {
     fn remove(&mut self, slots: &[u32]) -> Result<(), Refusal> {
         self.check_slots(slots, "remove")?;
         for &slot in slots {
-            if self.slots[slot as usize].number.is_some() {
-                self.log(slot);
-                let slot = &mut self.slots[slot as usize];
-                if let Some(number) = slot.number.take() {
-                    self.keyed.take_entry(slot.space, number);
+            let slot = &mut self.slots[slot as usize];
+            let Some(number) = slot.number.take() else { continue };
+            if slot.logged {
+                if let Some((_, table)) = self.keyed.retire(slot.space, number, false) {
+                    self.keyed.release(slot.space, number, table);
                 }
+            } else {
+                slot.logged = true;
+                slot.old = self.keyed.remove_logged(slot.space, number, std::mem::take(&mut slot.spent));
             }
         }
         Ok(())
@@ -358,7 +373,7 @@ impl State for Session {
             if number.is_some() {
                 self.edit(slot, "put", |entry| {
                     entry.kind = value.kind;
-                    entry.value = SmallVec::from_slice(value.bytes);
+                    entry.value = Short::of(value.bytes);
                     entry.expires = expires;
                 })?;
                 continue;
@@ -377,9 +392,11 @@ impl State for Session {
                 expires,
                 digest: 0,
                 kind: value.kind,
-                value: SmallVec::from_slice(value.bytes),
+                value: Short::of(value.bytes),
                 kept: SmallVec::new(),
                 wake: None,
+                kept_bytes: 0,
+                retired: false,
             };
             let number = self.keyed.put_entry(space, entry);
             self.slots[slot as usize].number = Some(number);

@@ -49,6 +49,7 @@ impl Gathering {
             arrival: 0,
             // The task knows its positions.
             redelivered: false,
+            bounds: false,
         });
     }
 
