@@ -55,6 +55,12 @@ impl Column {
         self.data.clear();
     }
 
+    /// Of no rows yet, with room for so many rows and bytes.
+    pub fn with_capacity(rows: usize, bytes: usize) -> Column {
+        let offsets = Vec::with_capacity(rows + 1);
+        Column { kinds: Vec::with_capacity(rows), offsets, data: Vec::with_capacity(bytes) }
+    }
+
     /// Adds a cell.
     pub fn push(&mut self, kind: u8, bytes: &[u8]) {
         if self.offsets.is_empty() {
@@ -242,6 +248,13 @@ pub struct Field {
     pub kinds: Vec<u8>,
     /// A span per row.
     pub spans: Vec<Span>,
+}
+
+impl Field {
+    /// Of no rows yet.
+    pub fn with_capacity(rows: usize) -> Field {
+        Field { kinds: Vec::with_capacity(rows), spans: Vec::with_capacity(rows) }
+    }
 }
 
 impl Batch {

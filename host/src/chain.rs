@@ -1,7 +1,7 @@
 //! One chain of guests, applied depth first: decode, then stage after stage, then encode. It holds no data between
 //! calls; what lasts is in the task.
 
-use std::io::Write as _;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Column, Field, Headers, Payload, Row, Span, kind};
@@ -258,7 +258,10 @@ impl Chain {
 
 /// Window bounds as headers (9.4). The lists are kept from row to row.
 #[derive(Default)]
-struct Bounds(Headers);
+struct Bounds {
+    headers: Headers,
+    text: String,
+}
 
 impl Bounds {
     /// Those of a row that has not told them yet.
@@ -266,16 +269,19 @@ impl Bounds {
         if !row.bounds {
             return &[];
         }
-        if self.0.is_empty() {
-            self.0 = ["tamis.window_start", "tamis.window_end"].map(|name| (name.to_owned(), Some(Vec::new()))).into();
+        if self.headers.is_empty() {
+            self.headers =
+                ["tamis.window_start", "tamis.window_end"].map(|name| (name.to_owned(), Some(Vec::new()))).into();
         }
-        for ((_, text), ns) in self.0.iter_mut().zip([row.window.0, row.window.1]) {
-            let text = text.get_or_insert_default();
-            text.clear();
+        for ((_, value), ns) in self.headers.iter_mut().zip([row.window.0, row.window.1]) {
+            self.text.clear();
             // Writing to memory cannot fail.
-            let _ = write!(text, "{}", ns.div_euclid(1_000_000));
+            let _ = write!(self.text, "{}", ns.div_euclid(1_000_000));
+            let value = value.get_or_insert_default();
+            value.clear();
+            value.extend_from_slice(self.text.as_bytes());
         }
-        &self.0
+        &self.headers
     }
 }
 

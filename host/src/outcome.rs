@@ -57,16 +57,16 @@ pub struct Assembly<'a> {
 const MADE: u32 = u32::MAX;
 
 /// One row of the next batch.
-enum Next {
+enum Next<'a> {
     /// Row of the batch, as it is or changed by output row `change`.
     Row { row: u32, change: Option<u32>, new_image: bool },
     /// Row of the batch that a wake of the same call emits, as output row `output`.
     Woken { row: u32, output: u32, cause: u64 },
     /// Output row from a kept image.
-    Image { output: u32, image: Arc<Image>, cause: u64 },
+    Image { output: u32, image: &'a Image, cause: u64 },
 }
 
-impl Assembly<'_> {
+impl<'a> Assembly<'a> {
     /// Makes the next batch, and sends routed rows out.
     pub fn run(mut self, batch: Batch, out: &mut dyn Out) -> Done {
         let mut done = Done {
@@ -216,13 +216,13 @@ impl Assembly<'_> {
     }
 
     /// What follows what: output rows stand before the row they name, rows without key where they came.
-    fn sequence(&self, batch: &Batch) -> Vec<Next> {
+    fn sequence(&self, batch: &Batch) -> Vec<Next<'a>> {
         let outputs = &self.answer.output;
         let calls = self.rows.len() as u32;
-        let mut next = Vec::with_capacity(batch.rows.len());
+        let mut next = Vec::with_capacity(batch.rows.len() + outputs.at.len());
         let mut output = 0usize;
         let mut call = 0u32;
-        let push = |next: &mut Vec<Next>, output: usize, at: usize| {
+        let push = |next: &mut Vec<Next<'a>>, output: usize, at: usize| {
             let origin = outputs.origins.get(output).copied().unwrap_or_default();
             if outputs.routes.get(output).copied().unwrap_or(0) != 0 {
                 return;
@@ -241,7 +241,7 @@ impl Assembly<'_> {
                     false => Next::Row { row, change: Some(output), new_image: false },
                 });
             } else if let Some(image) = self.finished.and_then(|f| f.image(origin - calls, number)) {
-                next.push(Next::Image { output, image: Arc::clone(image), cause });
+                next.push(Next::Image { output, image, cause });
             }
         };
         for at in 0..batch.rows.len() as u32 {
@@ -276,13 +276,19 @@ impl Assembly<'_> {
         next
     }
 
-    fn build(mut self, batch: Batch, plan: Vec<Next>, done: &mut Done) {
-        let empty = |track: &Track| Track { start: track.start, end: track.end, ..Track::default() };
+    fn build(mut self, batch: Batch, plan: Vec<Next<'a>>, done: &mut Done) {
+        let room = |track: &Track| if track.times.is_empty() { 0 } else { plan.len() };
+        let empty = |track: &Track| Track {
+            start: track.start,
+            end: track.end,
+            times: Vec::with_capacity(room(track)),
+            seen: Vec::with_capacity(room(track)),
+        };
         let mut next = Batch {
             rows: Vec::with_capacity(plan.len()),
             arenas: batch.arenas.clone(),
             headers: batch.headers.clone(),
-            fields: vec![Field::default(); batch.fields.len()],
+            fields: batch.fields.iter().map(|_| Field::with_capacity(plan.len())).collect(),
             event: empty(&batch.event),
             ingestion: empty(&batch.ingestion),
             now: batch.now,
@@ -291,7 +297,8 @@ impl Assembly<'_> {
             causes: Vec::new(),
         };
         let images = plan.iter().any(|item| !matches!(item, Next::Row { .. }));
-        let mut raised = Vec::new();
+        let bytes = plan.iter().map(|item| if let Next::Image { image, .. } = item { image.size() } else { 0 });
+        let mut raised = Vec::with_capacity(bytes.sum());
         let arena = next.arenas.len() as u32;
         for item in &plan {
             match item {

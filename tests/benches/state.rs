@@ -85,7 +85,7 @@ pub fn p10() {
         view.slots.iter().for_each(|_| values.push(0x50, b"value of an entry"));
         session.put(&view.slots, &values, &vec![NEVER; view.slots.len()]).expect("no bound");
         let wakes = Stamps { times: vec![10; view.slots.len()], inputs: Vec::new() };
-        session.wake(&view.slots, &wakes, &Column::default()).expect("slots");
+        session.wake(&view.slots, wakes.of(), &Column::default()).expect("slots");
         keyed = session.finish().keyed;
         keyed.seal();
         made += ROWS as u64;

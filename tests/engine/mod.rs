@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tamis::batch::{Cell, Column, kind};
 use tamis::bundled;
 use tamis::config::pipeline::Limits;
-use tamis::guest::call::{Call, Dues, Fault, Refusal, Stamps, State, View};
+use tamis::guest::call::{Call, Dues, Fault, Refusal, Stamps, StampsOf, State, View};
 use tamis::guest::{CheckError, Engine, Guest, Module, Opening, Shape, World};
 
 mod evil;
@@ -253,7 +253,7 @@ impl State for Stub {
     fn mark(&mut self, slots: &[u32], numbers: &[u8], rows: &[u32]) -> Result<(), Refusal> {
         self.note(format!("mark {slots:?} {numbers:?} {rows:?}"))
     }
-    fn wake(&mut self, slots: &[u32], wakes: &Stamps, ranks: &Column) -> Result<(), Refusal> {
+    fn wake(&mut self, slots: &[u32], wakes: StampsOf<'_>, ranks: &Column) -> Result<(), Refusal> {
         self.note(format!("wake {slots:?} {} {}", wakes.times.len(), ranks.rows()))
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

@@ -15,6 +15,27 @@ pub struct Stamps {
 impl Stamps {
     /// One of them; an absent input is 0.
     pub fn get(&self, i: usize) -> Option<Stamp> {
+        self.of().get(i)
+    }
+
+    /// The same, borrowed.
+    pub fn of(&self) -> StampsOf<'_> {
+        StampsOf { times: &self.times, inputs: &self.inputs }
+    }
+}
+
+/// Stamps that lie elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct StampsOf<'a> {
+    /// Nanoseconds.
+    pub times: &'a [i64],
+    /// Inputs of the task; empty: all 0.
+    pub inputs: &'a [u16],
+}
+
+impl StampsOf<'_> {
+    /// One of them; an absent input is 0.
+    pub fn get(&self, i: usize) -> Option<Stamp> {
         let time = *self.times.get(i)?;
         Some(Stamp { time, input: self.inputs.get(i).copied().unwrap_or(0) })
     }
@@ -144,6 +165,25 @@ pub struct Entries {
     pub expires: Vec<i64>,
 }
 
+impl Entries {
+    /// Of none yet.
+    pub fn with_capacity(entries: usize) -> Entries {
+        Entries { values: Column::with_capacity(entries, 64 * entries), expires: Vec::with_capacity(entries) }
+    }
+}
+
+impl Dues {
+    /// Of none yet.
+    pub fn with_capacity(dues: usize) -> Dues {
+        Dues {
+            entries: Entries::with_capacity(dues),
+            spaces: Vec::with_capacity(dues),
+            wakes: Stamps { times: Vec::with_capacity(dues), inputs: Vec::with_capacity(dues) },
+            ranks: Column::with_capacity(dues, 32 * dues),
+        }
+    }
+}
+
 /// The answer of `state.due`.
 #[derive(Clone, Debug, Default)]
 pub struct Dues {
@@ -192,7 +232,7 @@ pub trait State: Send + 'static {
     /// `state.mark`
     fn mark(&mut self, slots: &[u32], numbers: &[u8], rows: &[u32]) -> Result<(), Refusal>;
     /// `state.wake`; `times` and `inputs` are the stamps.
-    fn wake(&mut self, slots: &[u32], wakes: &Stamps, ranks: &Column) -> Result<(), Refusal>;
+    fn wake(&mut self, slots: &[u32], wakes: StampsOf<'_>, ranks: &Column) -> Result<(), Refusal>;
     /// Back to the concrete session.
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::call::{Decoded, Outcome, Refusal, RowFailure, Stamps};
+use super::call::{Decoded, Outcome, Refusal, RowFailure, StampsOf};
 use super::cells::{self, Allowed};
 use super::guest::Shape;
 use crate::batch::Column;
@@ -64,7 +64,7 @@ pub fn stored(what: &str, column: &Column, rows: usize) -> Check {
 }
 
 /// Stamps, one for each of `rows`.
-pub fn stamps(what: &str, stamps: &Stamps, rows: usize) -> Check {
+pub fn stamps(what: &str, stamps: StampsOf<'_>, rows: usize) -> Check {
     length(what, stamps.times.len(), rows)?;
     if stamps.inputs.is_empty() { Ok(()) } else { length(what, stamps.inputs.len(), rows) }
 }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::super::call::{DecodedColumn, Output};
+use super::super::call::{DecodedColumn, Output, Stamps};
 use super::*;
 use crate::batch::kind;
 

@@ -4,7 +4,7 @@
 use wasmtime::component::{Linker, WasmList, WasmStr};
 use wasmtime::{AsContext, StoreContext, StoreContextMut};
 
-use super::call::{Refusal, Stamps, State};
+use super::call::{Refusal, StampsOf, State};
 use super::host::Host;
 use super::layout;
 use super::wire::{ColumnRef, DuesBack, StampsRef, ViewBack};
@@ -105,15 +105,12 @@ fn mark(mut caller: Caller<'_>, (slots, numbers, rows): Triples) -> Answer<()> {
 fn wake(mut caller: Caller<'_>, (slots, wakes, ranks): (WasmList<u32>, StampsRef, ColumnRef)) -> Answer<()> {
     with_state(&mut caller, |state, memory, scratch| {
         let slots = slots.as_le_slice(&memory);
-        let wakes = Stamps {
-            times: wakes.times.as_le_slice(&memory).to_vec(),
-            inputs: wakes.inputs.as_le_slice(&memory).to_vec(),
-        };
-        layout::stamps("the wakes of wake", &wakes, slots.len())?;
+        let wakes = StampsOf { times: wakes.times.as_le_slice(&memory), inputs: wakes.inputs.as_le_slice(&memory) };
+        layout::stamps("the wakes of wake", wakes, slots.len())?;
         take_column(&ranks, &memory, scratch);
         let ranks = if scratch.kinds.is_empty() { 0 } else { slots.len() };
         layout::stored("the ranks of wake", scratch, ranks)?;
-        state.wake(slots, &wakes, scratch)
+        state.wake(slots, wakes, scratch)
     })
 }
 

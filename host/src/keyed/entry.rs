@@ -24,9 +24,26 @@ impl<const N: usize> Short<N> {
         if from.len() > N {
             return Short::There(from.into());
         }
-        let mut bytes = [0; N];
-        bytes[..from.len()].copy_from_slice(from);
-        Short::Here { len: from.len() as u8, bytes }
+        let mut short = Short::EMPTY;
+        short.set(from);
+        short
+    }
+
+    const EMPTY: Short<N> = Short::Here { len: 0, bytes: [0; N] };
+
+    /// Becomes a copy of these bytes, in its place: a copy that is moved at once waits for itself.
+    pub fn set(&mut self, from: &[u8]) {
+        if from.len() > N {
+            *self = Short::There(from.into());
+            return;
+        }
+        if let Short::There(_) = self {
+            *self = Short::EMPTY;
+        }
+        if let Short::Here { len, bytes } = self {
+            bytes[..from.len()].copy_from_slice(from);
+            *len = from.len() as u8;
+        }
     }
 }
 
@@ -83,6 +100,17 @@ impl Wake {
     }
 }
 
+/// What the place of an entry is to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It is its entry.
+    Live,
+    /// It was taken away since the last seal, and is only remembered.
+    Retired,
+    /// Nothing: the next entry may have it.
+    Free,
+}
+
 /// One key's state in one space.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -104,11 +132,17 @@ pub struct Entry {
     pub wake: Option<Wake>,
     /// What the kept rows count for: told by `keep`, so that nobody has to look at them.
     pub kept_bytes: u64,
-    /// It was taken away since the last seal, and is only remembered.
-    pub retired: bool,
+    /// Whether it is there.
+    pub life: Life,
 }
 
 impl Entry {
+    /// With nothing but a value; its digest comes with the seal.
+    pub fn new(key: u128, born: u64, expires: i64, kind: u8, value: &[u8]) -> Entry {
+        let (kept, wake, life) = (SmallVec::new(), None, Life::Live);
+        Entry { key, born, expires, digest: 0, kind, value: Short::of(value), kept, wake, kept_bytes: 0, life }
+    }
+
     /// What it counts for in quotas: about what it takes in memory.
     pub fn bytes(&self) -> u64 {
         let rank = self.wake.as_ref().map_or(0, |w| 64 + w.rank.len());
@@ -122,6 +156,13 @@ impl Entry {
             Kept::Mark(_) => 32,
         };
         self.kept_bytes = self.kept.iter().map(kept).sum::<usize>() as u64;
+    }
+
+    /// Something of each of its cache lines; the number says nothing.
+    fn lines(&self) -> u64 {
+        let value = self.value.first().copied().unwrap_or(0);
+        let wake = self.wake.as_ref().map_or(0, |wake| wake.set);
+        self.key as u64 ^ self.expires as u64 ^ self.kept_bytes ^ wake ^ u64::from(value ^ self.kind)
     }
 
     /// Until when it counts; what waits always does (X3).
@@ -148,7 +189,7 @@ const CHUNK: usize = 1024;
 /// want them, and moving them would cost more than all else that is done to them.
 #[derive(Debug, Default)]
 pub struct Entries {
-    chunks: Vec<Vec<Option<Entry>>>,
+    chunks: Vec<Vec<Entry>>,
     /// Low half of the key, and number in the slab.
     index: HashTable<(u64, u32)>,
     free: Vec<u32>,
@@ -170,40 +211,61 @@ impl Entries {
 
     /// An entry by number.
     pub fn get(&self, number: u32) -> Option<&Entry> {
-        self.place(number).filter(|entry| !entry.retired)
+        self.place(number).filter(|entry| entry.life == Life::Live)
     }
 
     /// The same, to write to.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
-        self.place_mut(number).filter(|entry| !entry.retired)
+        self.place_mut(number).filter(|entry| entry.life == Life::Live)
     }
 
     /// An entry that was taken away, and is remembered.
     pub fn retired(&self, number: u32) -> Option<&Entry> {
-        self.place(number).filter(|entry| entry.retired)
+        self.place(number).filter(|entry| entry.life == Life::Retired)
     }
 
     fn place(&self, number: u32) -> Option<&Entry> {
-        self.chunks.get(number as usize / CHUNK)?.get(number as usize % CHUNK)?.as_ref()
+        self.chunks.get(number as usize / CHUNK)?.get(number as usize % CHUNK)
     }
 
     fn place_mut(&mut self, number: u32) -> Option<&mut Entry> {
-        self.chunks.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)?.as_mut()
+        self.chunks.get_mut(number as usize / CHUNK)?.get_mut(number as usize % CHUNK)
     }
 
     /// Adds the entry of a key that has none, and returns its number.
     pub fn insert(&mut self, entry: Entry) -> u32 {
         let low = entry.key as u64;
-        let number = self.free.pop().unwrap_or_else(|| {
-            if self.chunks.last().is_none_or(|c| c.len() == CHUNK) {
-                self.chunks.push(Vec::with_capacity(if self.chunks.is_empty() { 4 } else { CHUNK }));
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.chunks[number as usize / CHUNK][number as usize % CHUNK] = entry;
+                number
             }
-            let chunks = self.chunks.len();
-            let last = &mut self.chunks[chunks - 1];
-            last.push(None);
-            ((chunks - 1) * CHUNK + last.len() - 1) as u32
-        });
-        self.chunks[number as usize / CHUNK][number as usize % CHUNK] = Some(entry);
+            None => {
+                if self.chunks.last().is_none_or(|c| c.len() == CHUNK) {
+                    self.chunks.push(Vec::with_capacity(if self.chunks.is_empty() { 4 } else { CHUNK }));
+                }
+                let chunks = self.chunks.len();
+                let last = &mut self.chunks[chunks - 1];
+                last.push(entry);
+                ((chunks - 1) * CHUNK + last.len() - 1) as u32
+            }
+        };
+        self.index.insert_unique(low, (low, number), |&(low, _)| low);
+        number
+    }
+
+    /// Makes an entry with nothing but a value.
+    pub fn make(&mut self, key: u128, born: u64, expires: i64, kind: u8, value: &[u8]) -> u32 {
+        let Some(number) = self.free.pop() else {
+            return self.insert(Entry::new(key, born, expires, kind, value));
+        };
+        if let Some(entry) = self.place_mut(number) {
+            // What was released keeps nothing and has no wake.
+            (entry.key, entry.born, entry.expires, entry.kind) = (key, born, expires, kind);
+            (entry.digest, entry.kept_bytes, entry.life) = (0, 0, Life::Live);
+            entry.value.set(value);
+        }
+        let low = key as u64;
         self.index.insert_unique(low, (low, number), |&(low, _)| low);
         number
     }
@@ -211,7 +273,7 @@ impl Entries {
     /// Takes an entry away, and remembers it in its place.
     pub fn retire(&mut self, number: u32) -> Option<&Entry> {
         let entry = self.get_mut(number)?;
-        entry.retired = true;
+        entry.life = Life::Retired;
         let low = entry.key as u64;
         self.unindex(low, number);
         self.retired(number)
@@ -219,8 +281,8 @@ impl Entries {
 
     /// Brings back an entry that is remembered.
     pub fn revive(&mut self, number: u32) -> Option<&Entry> {
-        let entry = self.place_mut(number).filter(|entry| entry.retired)?;
-        entry.retired = false;
+        let entry = self.place_mut(number).filter(|entry| entry.life == Life::Retired)?;
+        entry.life = Life::Live;
         let low = entry.key as u64;
         self.index.insert_unique(low, (low, number), |&(low, _)| low);
         self.get(number)
@@ -228,11 +290,15 @@ impl Entries {
 
     /// Forgets an entry that was remembered: its place is free.
     pub fn release(&mut self, number: u32) {
-        let place = self.chunks.get_mut(number as usize / CHUNK).and_then(|c| c.get_mut(number as usize % CHUNK));
-        if let Some(place) = place.filter(|place| place.as_ref().is_some_and(|entry| entry.retired)) {
-            *place = None;
-            self.free.push(number);
+        let Some(entry) = self.place_mut(number).filter(|entry| entry.life == Life::Retired) else { return };
+        entry.life = Life::Free;
+        // What lies elsewhere goes; the rest is written over.
+        entry.kept.clear();
+        entry.wake = None;
+        if let Short::There(_) = entry.value {
+            entry.value = Short::EMPTY;
         }
+        self.free.push(number);
     }
 
     fn unindex(&mut self, low: u64, number: u32) {
@@ -243,13 +309,19 @@ impl Entries {
 
     /// Every entry.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> + '_ {
-        self.chunks.iter().flatten().flatten().filter(|entry| !entry.retired)
+        self.chunks.iter().flatten().filter(|entry| entry.life == Life::Live)
     }
 
     /// Every entry, with its number.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
         let entries = self.chunks.iter().flatten().enumerate();
-        entries.filter_map(|(at, entry)| Some((at as u32, entry.as_ref().filter(|entry| !entry.retired)?)))
+        entries.filter(|(_, entry)| entry.life == Life::Live).map(|(at, entry)| (at as u32, entry))
+    }
+
+    /// The same with the places that the next entries get, so many.
+    pub fn touch_free(&self, entries: usize) {
+        let next = self.free.iter().rev().take(entries).filter_map(|&number| self.place(number));
+        std::hint::black_box(next.fold(0, |seen, entry| seen ^ entry.lines()));
     }
 
     /// Reads the entries with these numbers and what they keep, all at once, so that the waits for memory overlap: what
@@ -271,7 +343,7 @@ impl Entries {
 
     /// The entries of one chunk. An entry stays in its chunk; chunks are given up only when nothing is left.
     pub fn of_chunk(&self, number: usize) -> Option<impl Iterator<Item = &Entry> + '_> {
-        self.chunks.get(number).map(|chunk| chunk.iter().flatten().filter(|entry| !entry.retired))
+        self.chunks.get(number).map(|chunk| chunk.iter().filter(|entry| entry.life == Life::Live))
     }
 
     /// Returns the memory once nothing is left.

@@ -12,7 +12,7 @@ fn state(settings: Settings) -> Keyed {
     session.open(&[0, 1, 0, 1], &[10, 10, 20, 20]).unwrap();
     session.put(&[0, 1, 2, 3], &bytes(&vec![vec![1]; 4]), &[1_000; 4]).unwrap();
     let wakes = Stamps { times: vec![10, 10, 20, 20], inputs: vec![] };
-    session.wake(&[0, 1, 2, 3], &wakes, &Column::default()).unwrap();
+    session.wake(&[0, 1, 2, 3], wakes.of(), &Column::default()).unwrap();
     session.finish().keyed
 }
 

@@ -238,7 +238,9 @@ fn call(keyed: Keyed, model: &mut Model, dice: &mut Dice, now: i64, offset: i64)
                 let wake = Stamp { time: now + dice.below(30) as i64, input: dice.below(2) as u16 };
                 let cancel = dice.below(4) == 0;
                 let times = vec![if cancel { NONE_YET } else { wake.time }];
-                session.wake(&[slot], &Stamps { times, inputs: vec![wake.input] }, &bytes(&[rank.clone()])).unwrap();
+                session
+                    .wake(&[slot], Stamps { times, inputs: vec![wake.input] }.of(), &bytes(&[rank.clone()]))
+                    .unwrap();
                 model.set += u64::from(!cancel);
                 model.entries.get_mut(&at).unwrap().wake = (!cancel).then_some((wake, rank, model.set));
             }
@@ -322,7 +324,7 @@ fn a_space_that_is_dropped_comes_back_by_undo() {
     let mut session = Keyed::default().session(begin(&[1, 2], 0, 0));
     session.open(&[], &[50]).unwrap();
     session.put(&[0, 1], &bytes(&[vec![1], vec![2]]), &[9, 9]).unwrap();
-    session.wake(&[0], &Stamps { times: vec![50], inputs: vec![] }, &Column::default()).unwrap();
+    session.wake(&[0], Stamps { times: vec![50], inputs: vec![] }.of(), &Column::default()).unwrap();
     let mut keyed = session.finish().keyed;
     keyed.seal();
     let (digest, mark) = (keyed.digest(), keyed.mark());

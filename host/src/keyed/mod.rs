@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::batch::{Batch, Column, Image, Origin};
+use crate::batch::{Batch, Cell, Column, Image, Origin};
 use crate::format::StoredMark;
 use crate::time::{NONE_YET, Stamp};
 
@@ -357,6 +357,21 @@ impl Keyed {
         at
     }
 
+    /// Makes an entry with nothing but a value; not logged.
+    fn make_entry(&mut self, number: i64, key: u128, expires: i64, value: Cell<'_>) -> u32 {
+        let born = self.next_born();
+        let space = self.spaces.entry(number).or_default();
+        let at = space.entries.make(key, born, expires, value.kind, value.bytes);
+        space.created += 1;
+        if let Some(entry) = space.entries.get(at) {
+            space.bytes += entry.bytes();
+            if self.quota.is_bound() {
+                self.quota.add(&item(number, entry));
+            }
+        }
+        at
+    }
+
     /// Takes an entry away, its wake with it, and remembers it in its place; not logged. Gives its key, and the
     /// number of its table. `spent`: its
     /// wake is out of the index.
@@ -390,6 +405,14 @@ impl Keyed {
         }
         if self.quota.is_bound() {
             self.quota.add(&item(number, entry));
+        }
+    }
+
+    /// So many entries will be made.
+    fn touch_free(&self, entries: usize) {
+        // Which spaces they are for is not known yet: mostly it is one.
+        if let Some((_, space)) = self.spaces.first_key_value().filter(|_| self.spaces.len() == 1) {
+            space.entries.touch_free(entries);
         }
     }
 
@@ -448,9 +471,12 @@ impl Keyed {
             let (some, others) = rest.split_at_mut(same);
             if let Some(space) = some.first().and_then(|spent| self.spaces.get(&spent.space)) {
                 space.entries.touch(some.iter().map(|spent| spent.number));
-                for spent in some {
+                for spent in some.iter_mut() {
                     spent.key = space.entries.get(spent.number).map_or(0, |entry| entry.key);
                 }
+                // And what the index has of them: many go.
+                let numbers = some.iter().filter_map(|spent| space.entries.find(spent.key));
+                std::hint::black_box(numbers.fold(0, |a, b| a ^ b));
             }
             rest = others;
         }
@@ -489,7 +515,8 @@ impl Keyed {
     fn free_some(&mut self, floor: i64) {
         let mut over = Vec::new();
         for (&number, space) in &mut self.spaces {
-            if space.created > 0 {
+            // What waits is never over.
+            if space.created > 0 && space.waiting < space.entries.len() {
                 over.extend(space.entries.over(floor, 2 * space.created).into_iter().map(|at| (number, at)));
                 space.created = 0;
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::entry::Short;
+use super::entry::{Life, Short};
 use super::log::Old;
 use super::{Entry, Keyed, Space, Step, Wake};
 use crate::format::{self, Change, EntryBytes, StoredEntry, StoredKept, StoredMark, StoredWake};
@@ -220,7 +220,7 @@ pub(super) fn restored(key: u128, entry: StoredEntry<'_>, digest: u128) -> Entry
         kept: entry.kept.into_iter().map(|(number, kept)| (number, kept.0)).collect(),
         wake: entry.wake.map(wake),
         kept_bytes: 0,
-        retired: false,
+        life: Life::Live,
     };
     entry.weigh();
     entry

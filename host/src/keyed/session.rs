@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 
-use super::entry::{Entry, Short, Wake};
+use super::entry::{Entry, Wake};
 use super::log::Old;
 use super::marks::FREE_NONE;
 use super::quota::Sum;
 use super::{Begin, ExpiresBy, Kept, Keyed, Spent};
 use crate::batch::{Batch, Column, Image, Origin, kind};
-use crate::guest::call::{Dues, Entries, Refusal, Stamps, State, View};
+use crate::guest::call::{Dues, Entries, Refusal, StampsOf, State, View};
 use crate::time::{END, NONE_YET, Stamp};
 
 /// Most bytes of a rank.
@@ -289,8 +288,8 @@ impl State for Session {
             return Err(breach("due may be called once, before open".into()));
         }
         self.had_due = true;
-        let mut dues = Dues::default();
         let spent = self.keyed.spend(self.begin.end, self.begin.limit);
+        let mut dues = Dues::with_capacity(spent.len());
         for Spent { wake, space, key, number } in spent {
             dues.spaces.push(space);
             dues.wakes.times.push(wake.at.time);
@@ -326,7 +325,7 @@ impl State for Session {
         };
         let pairs: Vec<(u32, i64)> = (0..count).map(pair).collect();
         self.check_open(&pairs)?;
-        let mut view = View { slots: Vec::with_capacity(count), ..View::default() };
+        let mut view = View { slots: Vec::with_capacity(count), entries: Entries::with_capacity(count) };
         // All lookups first: nothing else then stands between them, and their waits for memory overlap.
         let find = |&(row, space): &(u32, i64)| self.keyed.find(space, self.begin.keys[row as usize]);
         let found: Vec<Option<u32>> = pairs.iter().map(find).collect();
@@ -363,6 +362,7 @@ impl State for Session {
         self.check_slots(slots, "put")?;
         check_pairs("put", slots.len(), values.rows())?;
         check_pairs("put", slots.len(), expires.len())?;
+        self.keyed.touch_free(slots.len());
         for (i, &slot) in slots.iter().enumerate() {
             let (value, expires) = (values.cell(i), expires[i]);
             if matches!(value.kind, kind::MISSING | kind::UNCHANGED) {
@@ -373,7 +373,7 @@ impl State for Session {
             if number.is_some() {
                 self.edit(slot, "put", |entry| {
                     entry.kind = value.kind;
-                    entry.value = Short::of(value.bytes);
+                    entry.value.set(value.bytes);
                     entry.expires = expires;
                 })?;
                 continue;
@@ -386,19 +386,7 @@ impl State for Session {
                     return Err(self.refuse(0, clock));
                 }
             }
-            let entry = Entry {
-                key,
-                born: self.keyed.next_born(),
-                expires,
-                digest: 0,
-                kind: value.kind,
-                value: Short::of(value.bytes),
-                kept: SmallVec::new(),
-                wake: None,
-                kept_bytes: 0,
-                retired: false,
-            };
-            let number = self.keyed.put_entry(space, entry);
+            let number = self.keyed.make_entry(space, key, expires, value);
             self.slots[slot as usize].number = Some(number);
             self.check_bytes()?;
         }
@@ -413,7 +401,7 @@ impl State for Session {
         self.keep_as("mark", slots, numbers, rows, |session, row| Kept::Mark(session.origin(row)))
     }
 
-    fn wake(&mut self, slots: &[u32], wakes: &Stamps, ranks: &Column) -> Result<(), Refusal> {
+    fn wake(&mut self, slots: &[u32], wakes: StampsOf<'_>, ranks: &Column) -> Result<(), Refusal> {
         self.check_slots(slots, "wake")?;
         check_pairs("wake", slots.len(), wakes.times.len())?;
         if !wakes.inputs.is_empty() {

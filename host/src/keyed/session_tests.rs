@@ -33,11 +33,11 @@ fn a_guest_that_breaks_the_contract_is_told_how() {
     });
     check_breach("keep of slot 1, where there is no entry", |s| s.keep(&[1], &[0], &[0]));
     check_breach("mark of slot 1, where there is no entry", |s| s.mark(&[1], &[0], &[0]));
-    check_breach("wake of slot 1, where there is no entry", |s| s.wake(&[1], &at(5), &none()));
+    check_breach("wake of slot 1, where there is no entry", |s| s.wake(&[1], at(5).of(), &none()));
     check_breach("keep of row 3 of 2", |s| s.keep(&[0], &[0], &[3]));
     check_breach("1 slots and 2", |s| s.keep(&[0], &[0, 1], &[0]));
-    check_breach("rank of 65 bytes", |s| s.wake(&[0], &at(5), &bytes(&[vec![0; 65]])));
-    check_breach("1 slots and 2", |s| s.wake(&[0], &Stamps { times: vec![5], inputs: vec![1, 2] }, &none()));
+    check_breach("rank of 65 bytes", |s| s.wake(&[0], at(5).of(), &bytes(&[vec![0; 65]])));
+    check_breach("1 slots and 2", |s| s.wake(&[0], Stamps { times: vec![5], inputs: vec![1, 2] }.of(), &none()));
     check_breach("open may be called once", |s| s.open(&[], &[0]).map(drop));
     check_breach("due may be called once, before open", |s| s.due().map(drop));
     check_breach("3 expiries for 2 rows", |s| s.seen(0, &[1, 2, 3], &[], false).map(drop));
@@ -67,7 +67,7 @@ fn letting_go_of_nothing_and_removing_nothing_are_no_faults() {
     session.remove(&[0, 0]).unwrap();
     session.put(&[0], &bytes(&[vec![1]]), &[100]).unwrap();
     session.keep(&[0], &[3], &[1]).unwrap();
-    session.wake(&[0], &Stamps { times: vec![NONE_YET], inputs: vec![] }, &Column::default()).unwrap();
+    session.wake(&[0], Stamps { times: vec![NONE_YET], inputs: vec![] }.of(), &Column::default()).unwrap();
     assert_eq!(session.finish().keyed.next_wake(), None);
 }
 
@@ -78,7 +78,7 @@ fn kept() -> Keyed {
     session.put(&[0], &bytes(&[vec![1]]), &[100]).unwrap();
     session.keep(&[0], &[0], &[0]).unwrap();
     session.mark(&[0], &[1], &[0]).unwrap();
-    session.wake(&[0], &Stamps { times: vec![50], inputs: vec![3] }, &bytes(&[vec![9]])).unwrap();
+    session.wake(&[0], Stamps { times: vec![50], inputs: vec![3] }.of(), &bytes(&[vec![9]])).unwrap();
     session.finish().keyed
 }
 
@@ -215,7 +215,7 @@ fn put(keyed: Keyed, keys: &[u64], now: i64, expires: i64, wake: Option<i64>) ->
         session.put(&slots, &bytes(&vec![vec![1]; slots.len()]), &vec![expires; slots.len()])?;
         let times = slots.iter().filter_map(|_| wake).collect::<Vec<_>>();
         let waking = if wake.is_some() { slots } else { Vec::new() };
-        session.wake(&waking, &Stamps { times, inputs: vec![] }, &Column::default())
+        session.wake(&waking, Stamps { times, inputs: vec![] }.of(), &Column::default())
     };
     let answer = act();
     (answer, session.finish())
