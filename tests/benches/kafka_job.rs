@@ -53,8 +53,6 @@ pub fn child() -> Option<ExitCode> {
 pub struct Took {
     /// CPU of all its threads.
     pub cpu: Duration,
-    /// When it was started, ms since 1970.
-    pub began: i64,
     /// What it wrote to standard error.
     pub said: String,
 }
@@ -212,13 +210,6 @@ impl Run<'_> {
         Duration::from_millis((last - first).max(1) as u64)
     }
 
-    /// When the first record of the output was appended, ms since 1970.
-    pub fn first(&self) -> i64 {
-        let client = self.client();
-        let firsts = (0..PARTITIONS).filter_map(|p| stamp(&client, &self.sink, p, |low, _| low, false));
-        firsts.min().expect("there is output")
-    }
-
     /// A consumer of no group.
     pub fn client(&self) -> BaseConsumer {
         let mut config = ClientConfig::new();
@@ -265,12 +256,12 @@ fn this(arguments: &[&str]) -> Command {
 
 /// Runs a child to its end. No other child of this process may end meanwhile.
 pub fn measured(mut command: Command) -> Took {
-    let (before, began) = (cpu("self", 13), now());
+    let before = cpu("self", 13);
     let output = command.output().expect("the child runs");
     let cpu = cpu("self", 13) - before;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{:?}: {said}", output.status);
-    Took { cpu, began, said }
+    Took { cpu, said }
 }
 
 /// Milliseconds since 1970, as the broker on this machine counts them.

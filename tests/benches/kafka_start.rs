@@ -8,7 +8,7 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::Producer;
 
-use crate::kafka_job::{Bench, PARTITIONS, Run, click, cpu, key, measured, now, send, stamp};
+use crate::kafka_job::{Bench, PARTITIONS, Run, cpu, key, measured, now, send, stamp};
 use crate::median;
 
 /// Keys of the state that is restored.
@@ -17,19 +17,16 @@ const ROUNDS: u64 = 3;
 
 /// P6 on Kafka: guests are compiled already, topics are there, nobody else is in the group.
 pub fn p6() {
-    let bench = Bench::new("start", 1000, click);
+    let mut fresh = 0;
     for delivery in ["at-least-once", "exactly-once"] {
-        let mut took: Vec<f64> = (0..7)
-            .map(|_| {
-                let run = bench.run(delivery);
-                let file = run.pipeline(delivery, true, "");
-                let took = measured(run.tamis(&["run", &file.to_string_lossy()]));
-                (run.first() - took.began) as f64
-            })
-            .collect();
+        let bench = Bench::new("start", 0, small);
+        let run = bench.run(delivery);
+        let file = run.pipeline(delivery, false, "");
+        start(&run, &file, &mut fresh);
+        let mut took: Vec<f64> = (0..7).map(|_| start(&run, &file, &mut fresh).ms).collect();
         println!(
             "P6    {:<58} {:>8.0}ms {:>10} {:>8}  <= 300 ms",
-            format!("start to first record out, Kafka, {delivery}"),
+            format!("start to a first record out of 4 partitions, {delivery}"),
             median(&mut took),
             "-",
             "-"
@@ -54,9 +51,11 @@ pub fn p7() {
     let empty = Bench::new("empty", 0, small);
     let (mut none, mut checkpoint, mut changelog) = (Vec::new(), Vec::new(), Vec::new());
     let mut fresh = keys;
+    let begun = empty.run("empty");
+    let file = begun.pipeline("exactly-once", false, "");
+    // The first start makes its topics, which is not what is asked.
+    start(&begun, &file, &mut fresh);
     for _ in 0..ROUNDS {
-        let begun = empty.run("empty");
-        let file = begun.pipeline("exactly-once", false, "");
         none.push(start(&begun, &file, &mut fresh));
         checkpoint.push(start(&run, &run_on, &mut fresh));
         delete_checkpoints(&bench.folder.path("state"));
@@ -159,7 +158,7 @@ fn pauses(run: &Run<'_>, keys: u64) {
     let said = child.stderr.take().expect("its standard error");
     let lines = std::thread::spawn(move || std::io::read_to_string(said).expect("text"));
     let mut fresh = keys * 2;
-    for _ in 0..100 {
+    for _ in 0..50 {
         give(run, &mut fresh, 500);
         std::thread::sleep(Duration::from_millis(200));
     }
