@@ -263,7 +263,9 @@ impl<'a> Checker<'a> {
                     Diagnostic::error("P-MISSING", place, format!("{} needs the parameter `{name}`", self.guest));
                 let description =
                     properties.and_then(|p| p.get(name)).and_then(|p| p.get("description")).and_then(Value::as_str);
-                findings.push(match description {
+                // The first sentence says what it is; `inspect` has the rest.
+                let first = description.map(|text| text.split_inclusive(". ").next().unwrap_or(text).trim_end());
+                findings.push(match first {
                     Some(description) => finding.help(format!("add `{name}: ...`: {description}")),
                     None => finding.help(format!("add `{name}: ...`")),
                 });

@@ -28,12 +28,14 @@ mod session;
 #[cfg(test)]
 mod session_tests;
 mod slices;
+mod wakes;
 
 use entry::{Entries, Entry, Wake};
 use log::Step;
 use marks::{MARK_BYTES, Marks};
 use pending::Pending;
 use quota::{Item, Quota, Sum};
+use wakes::Wakes;
 
 pub use crate::format::Change;
 pub use rebuild::Grave;
@@ -183,7 +185,7 @@ pub struct Keyed {
     settings: Settings,
     spaces: BTreeMap<i64, Space>,
     /// Every wake, as they fire: space and number of its entry.
-    wakes: BTreeMap<Wake, (i64, u32)>,
+    wakes: Wakes,
     log: Vec<Step>,
     /// Entries as they were, for the log.
     olds: Vec<Entry>,
@@ -248,17 +250,17 @@ impl Keyed {
 
     /// The earliest wake.
     pub fn next_wake(&self) -> Option<Stamp> {
-        self.wakes.keys().next().map(|wake| wake.at)
+        self.wakes.first().map(|(wake, _)| wake.at)
     }
 
     /// The first wakes up to and with `upto`, at most `limit`, in the order in which they fire.
     pub fn due(&self, upto: Stamp, limit: usize) -> Vec<Stamp> {
-        self.wakes.keys().map(|wake| wake.at).take_while(|at| *at <= upto).take(limit).collect()
+        self.wakes.stamps(upto, limit)
     }
 
     /// Takes away the entry whose wake is the first (within `upto`): its guest cannot do it.
     pub fn blame(&mut self, upto: Stamp) -> Option<Blamed> {
-        let (wake, &(space, number)) = self.wakes.iter().next()?;
+        let (wake, (space, number)) = self.wakes.first()?;
         let wake = wake.at;
         if wake > upto {
             return None;
@@ -460,9 +462,8 @@ impl Keyed {
     fn spend(&mut self, upto: Stamp, limit: usize) -> Vec<Spent> {
         let mut spent = Vec::new();
         while spent.len() < limit
-            && let Some(first) = self.wakes.first_entry().filter(|first| first.key().at <= upto)
+            && let Some((wake, (space, number))) = self.wakes.pop(upto)
         {
-            let (wake, (space, number)) = first.remove_entry();
             spent.push(Spent { wake, space, key: 0, number });
         }
         let mut rest = spent.as_mut_slice();
