@@ -301,7 +301,9 @@ fn settings(wish: &Wish, number: usize, ports: Ports, advertised: u16, voters: &
         set("group.consumer.min.heartbeat.interval.ms", "500");
         set("group.consumer.heartbeat.interval.ms", "500");
         set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000");
+        // Changelogs, which say so themselves, are compacted at once; updating outputs are looked at whole.
         set("log.cleaner.backoff.ms", "500");
+        set("log.cleaner.min.cleanable.ratio", "1");
         set("log.initial.task.delay.ms", "500");
     }
     let mut settings: BTreeMap<String, String> = settings.into_iter().map(|(n, v)| (n.to_string(), v)).collect();
