@@ -183,6 +183,14 @@ fn what_cannot_be_forgotten_is_said() {
 }
 
 #[test]
+fn a_file_that_no_run_would_take_is_refused_where_nothing_is_kept_yet_too() {
+    let asked = Asked::new("forget-refused", &IDS.replace("unbounded: true", ""));
+    asked.folder.run(&["forget", "p.yaml", "--all"]).exits(2).says(&["D-UNBOUNDED", "p.yaml:"]);
+    asked.stages(IDS);
+    asked.folder.run(&["forget", "p.yaml", "--all"]).exits(0).says(&["0 entries"]);
+}
+
+#[test]
 fn a_file_that_was_changed_is_read_again_on_a_hangup_and_its_state_stays() {
     let mut asked = Asked::new("reload", IDS);
     asked.start();

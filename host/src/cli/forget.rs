@@ -149,17 +149,23 @@ fn stopped(
 ) -> Result<Vec<(Vec<(String, i64)>, u64)>, Failure> {
     let base = args.file.parent().unwrap_or(Path::new(""));
     let folder = run::state_folder(session, pipeline, base).map_err(run::failure)?;
+    let refused = |findings| load::refused(&args.file, findings);
+    // Where nothing is kept yet there is nothing to forget; a file that no run would take is refused all the same.
+    let nothing = || {
+        plan::plan(pipeline, library, &Conditions::of(pipeline, None)).map_err(refused)?;
+        Ok(Vec::new())
+    };
     if !folder.exists() {
-        return Ok(Vec::new());
+        return nothing();
     }
     let journal = StateDir::open(&folder).and_then(Journal::open).map_err(run::failure)?;
-    let (mut journal, Some(last)) = journal else { return Ok(Vec::new()) };
+    let (mut journal, Some(last)) = journal else { return nothing() };
     let mut conditions = Conditions::of(pipeline, u32::try_from(last.commit.source.next.len()).ok());
     // What goes as a whole need not fit what comes.
     if record.is_some() {
         conditions.stored = run::identities(&last);
     }
-    let plan = Arc::new(plan::plan(pipeline, library, &conditions).map_err(|f| load::refused(&args.file, f))?);
+    let plan = Arc::new(plan::plan(pipeline, library, &conditions).map_err(refused)?);
     let commit = last.commit.clone();
     let mut chain = Chain::open(&plan, true);
     let mut tasks = run::restore(&plan, &chain, Some(last), 0);
