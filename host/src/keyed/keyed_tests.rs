@@ -378,3 +378,18 @@ fn images_are_shared_not_copied() {
     };
     assert!(Arc::ptr_eq(&image(10), &image(20)));
 }
+
+#[test]
+fn bytes_that_are_no_entry_are_refused_and_change_nothing() {
+    let mut session = Keyed::new(Settings::default()).session(begin(&[1], 0, 0));
+    session.open(&[0], &[0]).unwrap();
+    session.put(&[0], &bytes(&[vec![7]]), &[i64::MAX]).unwrap();
+    let mut keyed = session.finish().keyed;
+    keyed.seal();
+    let (before, key) = (keyed.digest(), hash(1));
+    assert!(keyed.has(0, key).1);
+    assert!(keyed.set_entry(0, key, Some(b"no entry")).is_err());
+    assert_eq!((keyed.digest(), keyed.has(0, key).1), (before, true));
+    keyed.set_entry(0, key, None).unwrap();
+    assert_eq!((keyed.digest(), keyed.has(0, key).1), (0, false));
+}
