@@ -316,6 +316,7 @@ impl<'a> Worker<'a> {
     /// One turn of the loop.
     fn step(&mut self) -> Result<Option<Ended>, Trouble> {
         let now = self.inbox.now();
+        self.alone.arrange(&self.tasks);
         if let Some(ended) = self.time(now)? {
             return Ok(Some(ended));
         }

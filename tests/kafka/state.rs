@@ -288,6 +288,50 @@ fn a_partition_that_cannot_be_committed_holds_up_no_other_and_costs_no_state() {
 }
 
 #[test]
+fn partitions_that_move_while_commits_fail_leave_nobody_waiting_for_them() {
+    let cluster = shared();
+    let name = unique("alone-moves");
+    let (source, sink) = (format!("{name}-in"), format!("{name}-out"));
+    cluster.create(&source, 6, &[]);
+    cluster.create(&sink, 6, &[("max.message.bytes", "3000")]);
+    let brokers = cluster.brokers();
+    let start = |who: &str| {
+        let folder = Folder::new(&format!("{name}-{who}"));
+        folder.write(
+            "p.yaml",
+            format!(
+                "version: 1\nname: {name}\n\
+                 source:\n  kafka:\n    topics: {source}\n    brokers: '{brokers}'\n    \
+                 properties: {{ session.timeout.ms: '6000', heartbeat.interval.ms: '200' }}\n\
+                 stages:\n  - {{ uses: dedup, id: d, key: value.id, scope: partition, state: {{ unbounded: true }} }}\n\
+                 sink: {{ kafka: {{ topic: {sink}, properties: {{ compression.type: none }} }} }}\n\
+                 state: {{ changelog: {{ create: true, replication: 1 }} }}\nrun: {{ commit: 20ms, http: none }}\n"
+            ),
+        );
+        let log = std::fs::File::create(folder.path("log")).expect("a file");
+        let child = folder.command(&["-v", "run", "p.yaml"]).stderr(log).spawn().expect("tamis starts");
+        (folder, Running(child))
+    };
+    let left = || cluster.read_as(&sink, "read_committed").len();
+    let (first, _one) = start("one");
+    wait_until("it reads", || first.read("log").contains("assigned: "));
+    let large = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(5_000));
+    cluster.write(&source, &[Rec { key: None, ..Rec::new("", &large).at(0) }]);
+    wait_until("it was tried", || first.read("log").contains("one at a time"));
+    for round in 0..4u32 {
+        // Whoever has the partition that fails when the group changes, the others go on.
+        let (second, two) = start(&format!("two-{round}"));
+        wait_until("it has a share", || second.read("log").contains("assigned: "));
+        let good = |id: u32| Rec { key: None, ..Rec::new("", &format!("{{\"id\":{id}}}")).at(1 + (id % 5) as i32) };
+        cluster.write(&source, &(20 * round..20 * round + 10).map(good).collect::<Vec<_>>());
+        wait_until("the others left while two share", || left() == 20 * round as usize + 10);
+        two.kill();
+        cluster.write(&source, &(20 * round + 10..20 * round + 20).map(good).collect::<Vec<_>>());
+        wait_until("the others left from one again", || left() == 20 * round as usize + 20);
+    }
+}
+
+#[test]
 fn a_commit_that_takes_too_long_does_not_hold_up_the_group() {
     let cluster = behind_proxy();
     let name = unique("revoke");

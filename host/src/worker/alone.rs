@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use crate::task::{Input, Task};
 
+use super::Running;
+
 /// Failures in a row from which on it does not look like chance.
 const OFTEN: u32 = 2;
 /// A turn takes no longer than this, ns.
@@ -60,6 +62,31 @@ impl Alone {
         }
     }
 
+    /// Gives the turn to somebody who is here: tasks that are restored, or that left, hold up nobody. Call it when tasks
+    /// may have come or gone.
+    pub(super) fn arrange(&mut self, tasks: &[Running]) {
+        if self.suspects.is_empty() {
+            return;
+        }
+        let is_one = |running: &Running, input: &Input| running.task.input(&input.topic, input.partition).is_some();
+        let first = self.suspects.iter().position(|input| tasks.iter().any(|running| is_one(running, input)));
+        let others = tasks.iter().any(|running| !self.suspects.iter().any(|input| is_one(running, input)));
+        self.turn_to(first, others);
+    }
+
+    /// `first`: the first suspect that is here. `others`: whether others than suspects are.
+    fn turn_to(&mut self, first: Option<usize>, others: bool) {
+        match (first, others) {
+            // Nobody is here whose turn it could be.
+            (None, false) => {}
+            (None, true) => self.others = true,
+            (Some(first), _) => {
+                self.others &= others;
+                self.suspects.rotate_left(first);
+            }
+        }
+    }
+
     /// Inputs are somebody else's.
     pub(crate) fn forget(&mut self, gone: &[Input]) {
         self.suspects.retain(|input| !gone.contains(input));
@@ -111,6 +138,21 @@ mod tests {
         let alone = [vec![0], vec![0], vec![1], vec![0], vec![2], vec![0, 2], vec![1], vec![0, 2], vec![1]];
         let expected: Vec<Vec<i32>> = [all.clone(), all].into_iter().chain(alone).collect();
         assert_eq!(commits(&[1], 11), expected);
+    }
+
+    #[test]
+    fn the_turn_is_of_somebody_who_is_here() {
+        let mut alone = Alone::default();
+        alone.failed((0..3).map(input));
+        alone.failed((0..3).map(input));
+        alone.turn_to(Some(2), false);
+        assert_eq!(alone.suspects, [input(2), input(0), input(1)], "the first two are being restored");
+        alone.turn_to(None, true);
+        assert!(alone.others, "no suspect is here");
+        alone.turn_to(Some(0), false);
+        assert!(!alone.others, "the others left");
+        alone.turn_to(None, false);
+        assert_eq!((alone.others, alone.suspects.len()), (false, 3), "nobody is here");
     }
 
     #[test]

@@ -119,12 +119,11 @@ impl Worker<'_> {
         }
         if self.commit(Commit::Leaving)? == Outcome::Undone {
             // All begin anew, those that leave elsewhere.
-            self.in_limbo(inputs, |running| running.lost = Some(i64::MIN));
-            self.limbo.retain(|running| running.lost != Some(i64::MIN));
+            self.let_go(inputs);
             self.inbox.left()?;
             return self.outbox.left();
         }
-        self.forget_suspects(inputs);
+        self.let_go(inputs);
         let all = self.tasks.len();
         let mut leaving: Vec<usize> = inputs.iter().map(|&input| self.place(input).0).filter(|&at| at < all).collect();
         leaving.sort_unstable();
@@ -143,6 +142,13 @@ impl Worker<'_> {
         }
         self.inbox.left()?;
         self.outbox.left()
+    }
+
+    /// Nothing is kept for inputs that leave in peace: whoever has them next changes their state.
+    fn let_go(&mut self, inputs: &[u16]) {
+        self.in_limbo(inputs, |running| running.lost = Some(i64::MIN));
+        self.limbo.retain(|running| running.lost != Some(i64::MIN));
+        self.forget_suspects(inputs);
     }
 
     fn forget_suspects(&mut self, inputs: &[u16]) {

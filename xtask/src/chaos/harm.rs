@@ -40,6 +40,11 @@ impl Tally {
         }
     }
 
+    /// How many were frozen.
+    pub fn freezes(&self) -> usize {
+        self.freezes
+    }
+
     /// All together.
     pub fn all(&self) -> usize {
         self.kills + self.freezes + self.wipes + self.damages

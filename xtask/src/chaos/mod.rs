@@ -27,6 +27,9 @@ usage: cargo xtask chaos [--kills 50] [--processes 3] [--partitions 9] [--record
 
 With `--delivery at-least-once` records may come twice, and the judge must find some that do: proof that it looks.";
 
+/// Of so many processes that are frozen one must come back too late.
+const FREEZES: usize = 5;
+
 /// What a run is like.
 struct Shape {
     kills: usize,
@@ -106,7 +109,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// Whether the promise was kept. Of records that may come twice, some must, and of many that are frozen some must lose
 /// their partitions to others: else the run proves nothing.
 fn kept(shape: &Shape, report: &Value) -> bool {
-    if report["came_back_too_late"] == 0 && report["harms"]["freeze"].as_u64() >= Some(5) && shape.processes > 1 {
+    if report["came_back_too_late"] == 0
+        && report["harms"]["freeze"].as_u64() >= Some(FREEZES as u64)
+        && shape.processes > 1
+    {
         eprintln!("nobody came back too late: the freezes were too short to prove anything");
         return false;
     }
@@ -197,7 +203,37 @@ fn harm_all(shape: &Shape, processes: &mut [Process]) -> Result<harm::Tally> {
     if tally.all() != shape.kills {
         bail!("{} harms were planned and {} were done: that is no proof", shape.kills, tally.all());
     }
+    freeze_until_too_late(shape, processes, &mut random, &mut tally)?;
     Ok(tally)
+}
+
+/// A process that is frozen while it has no partitions, the group being about to deal them out, proves little: some are
+/// frozen beyond the plan until one has come back too late.
+fn freeze_until_too_late(
+    shape: &Shape,
+    processes: &mut [Process],
+    random: &mut Random,
+    tally: &mut harm::Tally,
+) -> Result<()> {
+    let too_late = |processes: &[Process]| processes.iter().map(Process::times_too_late).sum::<usize>() > 0;
+    let mut more = if tally.freezes() >= FREEZES && shape.processes > 1 { 10 } else { 0 };
+    while more > 0 && !too_late(processes) {
+        more -= 1;
+        // Time enough for the group to deal out, for the freeze itself, and for its end to be noticed.
+        for wait in [6_000, shape.longest_stop as u64 + 3_000] {
+            let until = Instant::now() + Duration::from_millis(wait);
+            while Instant::now() < until {
+                processes.iter_mut().try_for_each(Process::tend)?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let chosen = random.below(processes.len() as u64) as usize;
+            if let Some(process) = processes.get_mut(chosen).filter(|p| wait == 6_000 && p.is_running()) {
+                process.freeze(Duration::from_millis(shape.longest_stop as u64))?;
+                tally.add(harm::Harm::Freeze);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Lets all come back, waits until the group has read everything, and counts.

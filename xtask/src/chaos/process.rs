@@ -94,15 +94,13 @@ impl Process {
 
     /// Harms it; it comes back a little later. False: there was nothing to rob or to damage, and it was only killed.
     pub fn suffer(&mut self, harm: Harm, random: &mut Random, longest_stop: u64, others: &[PathBuf]) -> Result<bool> {
+        if harm == Harm::Freeze {
+            let time = Duration::from_millis(1_000 + random.below(longest_stop.saturating_sub(1_000)));
+            return self.freeze(time).map(|()| true);
+        }
         let Now::Running(mut child) = std::mem::replace(&mut self.now, Now::Gone(Instant::now())) else {
             bail!("process {} does not run", self.number);
         };
-        if harm == Harm::Freeze {
-            send("STOP", child.id())?;
-            let time = Duration::from_millis(1_000 + random.below(longest_stop.saturating_sub(1_000)));
-            self.now = Now::Frozen(child, Instant::now() + time);
-            return Ok(true);
-        }
         child.kill()?;
         child.wait()?;
         let done = match harm {
@@ -112,6 +110,16 @@ impl Process {
         };
         self.now = Now::Gone(Instant::now() + Duration::from_millis(random.below(1_500)));
         Ok(done)
+    }
+
+    /// Freezes it for so long.
+    pub fn freeze(&mut self, time: Duration) -> Result<()> {
+        let Now::Running(child) = std::mem::replace(&mut self.now, Now::Gone(Instant::now())) else {
+            bail!("process {} does not run", self.number);
+        };
+        send("STOP", child.id())?;
+        self.now = Now::Frozen(child, Instant::now() + time);
+        Ok(())
     }
 
     /// Asks it to end, and wants it to end well.

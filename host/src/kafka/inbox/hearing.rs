@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::super::group::{Place, Said, names};
 use super::super::grown::PARTITION_COUNT_CHANGED;
-use super::super::owned::Stage;
 use super::super::restore::{Answer, Found};
 use super::KafkaInbox;
 use crate::files::Trouble;
@@ -25,12 +24,8 @@ impl KafkaInbox<'_> {
                     }
                 }
                 Said::Revoke { places, lost } => {
-                    let inputs: Vec<u16> = self
-                        .owned
-                        .iter()
-                        .filter(|o| places.contains(&o.place) && o.stage != Stage::Restoring)
-                        .map(|o| o.input)
-                        .collect();
+                    // Those that are still being restored, too: their tasks may be kept from before.
+                    let inputs: Vec<u16> = places.iter().filter_map(|p| self.numbers.get(p).copied()).collect();
                     tracing::info!("{}: {}", if lost { "lost" } else { "revoked" }, names(&places));
                     self.asked.retain(|place| !places.contains(place));
                     (self.leaving, self.were_lost) = (Some(places), lost);
