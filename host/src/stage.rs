@@ -167,7 +167,7 @@ impl Stage {
                         let end = self.end(&done.next);
                         // The end of input is no time: what no wake has closed may go on in a later run (9.6).
                         if end != Stamp::END {
-                            keyed.drop_spaces(end.time.saturating_sub(after));
+                            keyed.expire_spaces(end.time.saturating_sub(after));
                         }
                     }
                     self.rows_per_call = self.rows_per_call.saturating_mul(2);

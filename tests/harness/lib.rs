@@ -3,3 +3,4 @@
 
 pub mod kafka;
 pub mod program;
+pub mod watched;

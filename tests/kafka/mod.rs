@@ -16,3 +16,4 @@ mod pipelines;
 mod poison;
 mod security;
 mod state;
+mod told;

@@ -1,12 +1,10 @@
 //! What a running process tells over HTTP, read over a plain socket.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tamis_tests::program::{Folder, root};
+use tamis_tests::watched::Watched;
 
 const PIPELINE: &str = "
 version: 1
@@ -18,61 +16,6 @@ sink: { file: out }
 errors: { dead_letter: { file: dead }, log: false }
 run: { http: '127.0.0.1:0', commit: 10ms }
 ";
-
-/// A run that lasts, and the address it says it serves at. It ends with this value.
-struct Watched {
-    child: Child,
-    address: String,
-}
-
-impl Watched {
-    fn start(folder: &Folder) -> Watched {
-        let mut child = folder.start(&["run", "p.yaml"]);
-        let mut lines = BufReader::new(child.stderr.take().expect("stderr is ours")).lines();
-        let said = lines.find_map(|line| {
-            let line = line.expect("text");
-            line.split_once("are at http://").map(|(_, address)| address.trim().to_string())
-        });
-        // Whatever it says later must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Watched { child, address: said.expect("it says where it serves") }
-    }
-
-    /// Status line and body.
-    fn get(&self, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").expect("it reads");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
-        let (head, body) = text.split_once("\r\n\r\n").expect("head and body");
-        (head.lines().next().unwrap_or_default().to_string(), body.to_string())
-    }
-
-    fn wait_for(&self, path: &str, what: &str) -> String {
-        let began = Instant::now();
-        loop {
-            let (_, body) = self.get(path);
-            if body.contains(what) {
-                return body;
-            }
-            assert!(began.elapsed() < Duration::from_secs(30), "`{what}` does not come at {path}:\n{body}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn terminate(&self) {
-        let killed = Command::new("kill").args(["-s", "TERM", &self.child.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn a_running_pipeline_tells_its_health_its_counters_and_its_state() {
@@ -99,6 +42,9 @@ fn a_running_pipeline_tells_its_health_its_counters_and_its_state() {
         "tamis_source_bytes_total{pipeline=\"watched\"} 30",
         "tamis_stage_batch_seconds_count{pipeline=\"watched\",stage=\"ids\"}",
         "tamis_stage_batch_seconds_count{pipeline=\"watched\",stage=\"decode.value\"}",
+        "tamis_state_ops_total{pipeline=\"watched\",stage=\"ids\",op=\"seen\"} 3",
+        "tamis_state_expired_total{pipeline=\"watched\",stage=\"ids\"} 0",
+        "tamis_sink_retries_total{pipeline=\"watched\"} 0",
         "tamis_guest_instances{pipeline=\"watched\",stage=\"ids\"} 1",
         "tamis_guest_memory_bytes{pipeline=\"watched\",stage=\"ids\"}",
         "# TYPE tamis_build_info gauge",
@@ -106,6 +52,20 @@ fn a_running_pipeline_tells_its_health_its_counters_and_its_state() {
     ] {
         assert!(metrics.contains(line), "`{line}` is not in:\n{metrics}");
     }
+    let moved = [
+        "tamis_stage_bytes_copied_total{pipeline=\"watched\",stage=\"ids\",direction=\"in\"}",
+        "tamis_stage_bytes_copied_total{pipeline=\"watched\",stage=\"ids\",direction=\"out\"}",
+        "tamis_guest_compile_seconds{pipeline=\"watched\",stage=\"ids\",module=\"dedup\"}",
+        "tamis_state_commit_seconds_count{pipeline=\"watched\"}",
+        "tamis_state_commit_seconds_sum{pipeline=\"watched\"}",
+        "tamis_sink_batch_seconds_count{pipeline=\"watched\"}",
+        "tamis_sink_batch_seconds_sum{pipeline=\"watched\"}",
+    ];
+    let still = moved.iter().filter(|series| watched.value(series).is_none_or(|value| value <= 0.0));
+    assert_eq!(still.collect::<Vec<_>>(), [&""; 0], "these have not moved:\n{metrics}");
+    // Four values of thirty bytes, with their kinds and five offsets.
+    let copied = "tamis_stage_bytes_copied_total{pipeline=\"watched\",stage=\"decode.value\",direction=\"in\"}";
+    assert_eq!(watched.value(copied), Some(f64::from(30 + 4 + 5 * 4)), "{metrics}");
     let documented = std::fs::read_to_string(root().join("docs/operations.md")).expect("the page is there");
     for name in metrics.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()) {
         assert!(documented.contains(name), "{name} is not in docs/operations.md");
@@ -120,7 +80,29 @@ fn a_running_pipeline_tells_its_health_its_counters_and_its_state() {
     assert_eq!(pipeline["dead_lettered"], 1);
     assert_eq!(pipeline["inputs"][0]["topic"], "in");
     watched.terminate();
-    assert_eq!(watched.child.wait().expect("it ends").code(), Some(0), "a drain in time ends well");
+    assert_eq!(watched.wait().expect("it ends").code(), Some(0), "a drain in time ends well");
+}
+
+/// What is over is counted when it goes: a key that comes again after its time, and what was in a window.
+fn check_expired(with: &str, later: &str, expired: f64) {
+    let folder = Folder::new(&format!("operations-expired-{expired}"));
+    let timed = PIPELINE.replace("stages:", "time: { field: value.t }\nstages:");
+    folder.write("p.yaml", timed.replace("with: { keep: first }, state: { unbounded: true }", with));
+    folder.write("in", "{\"id\":1,\"t\":0}\n{\"id\":2,\"t\":1}\n");
+    let watched = Watched::start(&folder);
+    watched.wait_for("/metrics", "tamis_source_records_total{pipeline=\"watched\"} 2");
+    let series = "tamis_state_expired_total{pipeline=\"watched\",stage=\"ids\"}";
+    assert_eq!(watched.value(series), Some(0.0), "{with}");
+    folder.write("in", format!("{}{later}\n", folder.read("in")));
+    watched.wait_for("/metrics", "tamis_source_records_total{pipeline=\"watched\"} 3");
+    assert_eq!(watched.value(series), Some(expired), "{with}");
+}
+
+#[test]
+fn state_whose_time_is_over_is_counted_when_it_goes() {
+    check_expired("state: { retention: 1s }", "{\"id\":1,\"t\":9000}", 1.0);
+    let window = "with: { window: { tumbling: 1s }, order: arrival, emit: immediate }";
+    check_expired(window, "{\"id\":1,\"t\":9000}", 2.0);
 }
 
 #[test]
@@ -140,7 +122,7 @@ fn a_run_that_drains_is_not_ready_and_is_ended_when_its_time_is_over() {
     assert_eq!(watched.get("/livez").0, "HTTP/1.1 200 OK");
     assert!(watched.get("/metrics").1.contains("state=\"draining\"} 1"));
     let began = Instant::now();
-    let status = watched.child.wait().expect("it ends");
+    let status = watched.wait().expect("it ends");
     assert_eq!(status.code(), Some(1), "it did not come to an end");
     assert!(began.elapsed() < Duration::from_secs(20));
 }
@@ -153,7 +135,7 @@ fn a_taken_port_is_said_and_another_one_is_used() {
     folder.write("p.yaml", PIPELINE.replace("127.0.0.1:0", &address));
     folder.write("in", "");
     let watched = Watched::start(&folder);
-    assert_ne!(watched.address, address);
+    assert_ne!(watched.address(), address);
     watched.wait_for("/readyz", "ok");
 }
 

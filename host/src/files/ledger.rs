@@ -117,6 +117,7 @@ impl Ledger {
             return self.sinks.flush();
         };
         self.sinks.sync()?;
+        let began = Instant::now();
         let positions = self.sinks.positions();
         let changes: Vec<Vec<Sealed>> = tasks.iter_mut().map(|task| task.seal(plan)).collect();
         let last = kind == Commit::Last;
@@ -125,6 +126,9 @@ impl Ledger {
             journal.begin(source.clone(), positions.clone(), &with_markers(tasks, states), last)?;
         } else {
             journal.commit(source.clone(), positions.clone(), &with_markers(tasks, changes), last)?;
+        }
+        if let Some(seat) = &self.seat {
+            seat.state_committed(began.elapsed());
         }
         self.last = positions.clone();
         if kind == Commit::Checkpoint && !journal.is_copying() {
@@ -220,7 +224,12 @@ impl Outbox for Ledger {
     }
 
     fn settle(&mut self) -> Result<(), Trouble> {
-        self.sinks.settle()
+        let (began, some) = (Instant::now(), self.sinks.mark() > 0);
+        self.sinks.settle()?;
+        if let (Some(seat), true) = (&self.seat, some) {
+            seat.sent(began.elapsed());
+        }
+        Ok(())
     }
 
     fn partial(&mut self) {

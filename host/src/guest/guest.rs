@@ -6,9 +6,11 @@ use std::time::Instant;
 
 use super::call::{Call, Decoded, DecodedColumn, Fault, Outcome, Output, RowFailure, State};
 use super::fault::{self, CONTRACT, OPEN};
+use super::host::Host;
 use super::instance::{Calls, Instance};
 use super::layout::{self, Breach};
 use super::module::Module;
+use super::tally;
 use super::watch::Watch;
 use super::wire::{BatchIn, ColumnIn, DecodedOut, OutcomeOut, StampsIn, failures};
 use crate::batch::Column;
@@ -124,6 +126,7 @@ impl Guest {
             .call("decode", &limits, rows as u64, None, |store| decode.call(store, (ColumnIn::new(payloads),)));
         let answer = answer.and_then(|(decoded,)| {
             let decoded = decoded_of(decoded);
+            live.instance.host().tally.moved(tally::column(payloads), tally::decoded(&decoded));
             checked("decode", layout::decoded(&decoded, columns, payloads))?;
             Ok(decoded)
         });
@@ -144,6 +147,10 @@ impl Guest {
             .call("encode", &limits, rows as u64, None, |store| encode.call(store, (&*ColumnIn::all(columns),)));
         let answer = answer.and_then(|((column, failed),)| {
             let (column, failed) = (Column::from(column), failures(failed));
+            live.instance
+                .host()
+                .tally
+                .moved(tally::columns(columns), tally::column(&column) + tally::failures(&failed));
             checked("encode", layout::payloads(&column, &failed, rows))?;
             Ok((column, failed))
         });
@@ -164,6 +171,10 @@ impl Guest {
             .call("keys", &limits, rows as u64, None, |store| keys.call(store, (&*ColumnIn::all(columns),)));
         let answer = answer.and_then(|((column, failed),)| {
             let (column, failed) = (Column::from(column), failures(failed));
+            live.instance
+                .host()
+                .tally
+                .moved(tally::columns(columns), tally::column(&column) + tally::failures(&failed));
             checked("keys", layout::keys(&column, &failed, rows))?;
             Ok((column, failed))
         });
@@ -205,6 +216,7 @@ impl Guest {
         let slots = host.slots;
         let answer = answer.and_then(|(outcome,)| {
             let mut outcome = outcome_of(outcome);
+            live.instance.host().tally.moved(tally::call(call), tally::outcome(&outcome));
             checked("process", layout::outcome(&mut outcome, call.rows, slots, shape))?;
             Ok(outcome)
         });
@@ -233,9 +245,9 @@ impl Guest {
     fn after<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
         let spent = self.live.as_mut().and_then(|live| {
             live.calls += 1;
-            let meter = &live.instance.host().meter;
+            let Host { meter, tally, .. } = live.instance.host();
             if let Some(watch) = &self.watch {
-                watch.called(live.began.elapsed(), meter.used());
+                watch.called(live.began.elapsed(), meter.used(), tally);
             }
             // Memory never shrinks. One that is as it was when it was opened would be no better a second time.
             let high = meter.is_high() && meter.used() > live.at_open;

@@ -6,6 +6,7 @@ use wasmtime::ResourceLimiter;
 
 use super::call::{Refusal, State};
 use super::escape::escape;
+use super::tally::Tally;
 use crate::batch::Column;
 
 /// The largest table, in elements; the largest seen in practice has 7,700.
@@ -27,6 +28,8 @@ pub struct Host {
     pub state: Option<Box<dyn State>>,
     /// Slots that the state has handed out in this call.
     pub slots: u64,
+    /// What the call moved and did to state.
+    pub tally: Tally,
     /// Why an import refused; the trap that follows carries no words of its own.
     pub refusal: Option<Refusal>,
     /// Columns that state imports were given, copied here; kept for their memory.
@@ -41,6 +44,7 @@ impl Host {
             log: Log { module, cap: usize::try_from(log).unwrap_or(usize::MAX), used: 0, words: String::new() },
             state: None,
             slots: 0,
+            tally: Tally::default(),
             refusal: None,
             scratch: Column::default(),
         }
@@ -50,6 +54,7 @@ impl Host {
     pub fn begin(&mut self, state: Option<Box<dyn State>>) {
         self.state = state;
         self.slots = 0;
+        self.tally = Tally::default();
         self.refusal = None;
         self.meter.refused = false;
         self.log.used = 0;

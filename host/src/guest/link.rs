@@ -7,6 +7,7 @@ use wasmtime::{AsContext, StoreContext, StoreContextMut};
 use super::call::{Refusal, StampsOf, State};
 use super::host::Host;
 use super::layout;
+use super::tally::{self, Op};
 use super::wire::{ColumnRef, DuesBack, StampsRef, ViewBack};
 use crate::batch::Column;
 
@@ -59,27 +60,40 @@ fn seen(
     let answer = with_state(&mut caller, |state, memory, _| {
         state.seen(space, expires.as_le_slice(&memory), clears.as_le_slice(&memory), refresh)
     })?;
+    let tally = &mut caller.data_mut().tally;
+    tally.count(Op::Seen, answer.len());
+    tally.moved(answer.len() as u64, 0);
     Ok((answer,))
 }
 
 fn due(mut caller: Caller<'_>, (): ()) -> Answer<(DuesBack,)> {
     let dues = with_state(&mut caller, |state, _, _| state.due())?;
-    caller.data_mut().slots += dues.spaces.len() as u64;
+    let host = caller.data_mut();
+    host.slots += dues.spaces.len() as u64;
+    host.tally.count(Op::Due, dues.spaces.len());
+    host.tally.moved(tally::dues(&dues), 0);
     Ok((dues.into(),))
 }
 
 fn open(mut caller: Caller<'_>, (rows, spaces): (WasmList<u32>, WasmList<i64>)) -> Answer<(ViewBack,)> {
     let view =
         with_state(&mut caller, |state, memory, _| state.open(rows.as_le_slice(&memory), spaces.as_le_slice(&memory)))?;
-    caller.data_mut().slots += view.entries.values.rows() as u64;
+    let host = caller.data_mut();
+    host.slots += view.entries.values.rows() as u64;
+    host.tally.count(Op::Open, view.slots.len());
+    host.tally.moved(tally::view(&view), 0);
     Ok((view.into(),))
 }
 
 fn remove(mut caller: Caller<'_>, (slots,): (WasmList<u32>,)) -> Answer<()> {
+    caller.data_mut().tally.count(Op::Remove, slots.len());
     with_state(&mut caller, |state, memory, _| state.remove(slots.as_le_slice(&memory)))
 }
 
 fn put(mut caller: Caller<'_>, (slots, values, expires): (WasmList<u32>, ColumnRef, WasmList<i64>)) -> Answer<()> {
+    let tally = &mut caller.data_mut().tally;
+    tally.count(Op::Put, slots.len());
+    tally.moved(0, column_bytes(&values));
     with_state(&mut caller, |state, memory, scratch| {
         let slots = slots.as_le_slice(&memory);
         take_column(&values, &memory, scratch);
@@ -91,18 +105,23 @@ fn put(mut caller: Caller<'_>, (slots, values, expires): (WasmList<u32>, ColumnR
 type Triples = (WasmList<u32>, WasmList<u8>, WasmList<u32>);
 
 fn keep(mut caller: Caller<'_>, (slots, numbers, rows): Triples) -> Answer<()> {
+    caller.data_mut().tally.count(Op::Keep, slots.len());
     with_state(&mut caller, |state, memory, _| {
         state.keep(slots.as_le_slice(&memory), numbers.as_le_slice(&memory), rows.as_le_slice(&memory))
     })
 }
 
 fn mark(mut caller: Caller<'_>, (slots, numbers, rows): Triples) -> Answer<()> {
+    caller.data_mut().tally.count(Op::Mark, slots.len());
     with_state(&mut caller, |state, memory, _| {
         state.mark(slots.as_le_slice(&memory), numbers.as_le_slice(&memory), rows.as_le_slice(&memory))
     })
 }
 
 fn wake(mut caller: Caller<'_>, (slots, wakes, ranks): (WasmList<u32>, StampsRef, ColumnRef)) -> Answer<()> {
+    let tally = &mut caller.data_mut().tally;
+    tally.count(Op::Wake, slots.len());
+    tally.moved(0, column_bytes(&ranks));
     with_state(&mut caller, |state, memory, scratch| {
         let slots = slots.as_le_slice(&memory);
         let wakes = StampsOf { times: wakes.times.as_le_slice(&memory), inputs: wakes.inputs.as_le_slice(&memory) };
@@ -112,6 +131,11 @@ fn wake(mut caller: Caller<'_>, (slots, wakes, ranks): (WasmList<u32>, StampsRef
         layout::stored("the ranks of wake", scratch, ranks)?;
         state.wake(slots, wakes, scratch)
     })
+}
+
+/// Bytes of a column that `take_column` copies.
+fn column_bytes(column: &ColumnRef) -> u64 {
+    (column.kinds.len() + 4 * column.offsets.len() + column.data.len()) as u64
 }
 
 /// Copies a column out of the guest's memory into one whose memory is used again.

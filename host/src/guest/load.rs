@@ -1,6 +1,7 @@
 //! From bytes to a module: everything that can be said against one is said here, before a record is read.
 
 use std::fmt;
+use std::time::Instant;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -60,6 +61,7 @@ pub fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, LoadErr
         .map_err(|e| error(format!("its section `tamis:manifest` is not JSON: {e}"), REBUILD))?;
     let manifest = Manifest::parse(&said).map_err(|cause| error(cause, "correct the manifest beside its source"))?;
 
+    let began = Instant::now();
     let component = engine.compile(bytes).map_err(|why| match why {
         Uncompiled::Refused(text) => {
             error(format!("it does not compile: {text}"), "build it again; the file may be damaged")
@@ -69,6 +71,7 @@ pub fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, LoadErr
             "build it smaller: optimised for size, without debug information, with fewer and shorter functions",
         ),
     })?;
+    let compiled = began.elapsed();
 
     let ty = component.component_type();
     let item = |(name, item): (&str, ComponentItem)| Item { name: name.into(), functions: functions(engine, &item) };
@@ -91,6 +94,7 @@ pub fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, LoadErr
         name: name.into(),
         digest: hex(&Sha256::digest(bytes)),
         size: bytes.len(),
+        compiled,
         manifest,
         world: fit.world,
         export: fit.export,

@@ -19,6 +19,7 @@ mod load;
 mod manifest;
 mod module;
 mod names;
+mod tally;
 mod watch;
 mod wire;
 
@@ -28,4 +29,5 @@ pub use guest::{CALLS_PER_INSTANCE, Guest, Opening, Shape};
 pub use load::LoadError;
 pub use manifest::{Manifest, manifest_of};
 pub use module::{CheckError, Module, World};
+pub use tally::{OPS, Tally};
 pub use watch::Watch;

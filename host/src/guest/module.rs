@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use wasmtime::component::InstancePre;
@@ -40,6 +41,8 @@ pub(super) struct Parts {
     pub name: Arc<str>,
     pub digest: String,
     pub size: usize,
+    /// How long it took to compile it, or to take it from the cache.
+    pub compiled: Duration,
     pub manifest: Manifest,
     pub world: World,
     /// Name of the export to call.
@@ -90,6 +93,11 @@ impl Module {
     /// Bytes of the file.
     pub fn size(&self) -> usize {
         self.parts.size
+    }
+
+    /// How long it took to compile it, or to take it from the cache.
+    pub fn compiled(&self) -> Duration {
+        self.parts.compiled
     }
 
     /// What it says of itself.

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::tally::Tally;
+
 /// Is told what the guest at one place does, by the thread that calls it.
 pub trait Watch: Send + Sync {
     /// An instance was made and opened.
     fn started(&self);
-    /// A call ended after `took`; the instance has `memory` bytes now.
-    fn called(&self, took: Duration, memory: usize);
+    /// A call ended after `took`; the instance has `memory` bytes now. `tally`: what the call moved and did to state.
+    fn called(&self, took: Duration, memory: usize, tally: &Tally);
     /// A call ended in a fault of this kind.
     fn faulted(&self, kind: &str);
     /// An instance was thrown away: `fault`, `memory`, `calls` or `discard`.

@@ -94,6 +94,8 @@ impl Clients {
             ("check.crcs", "true"),
             ("reconnect.backoff.ms", "10"),
             ("reconnect.backoff.max.ms", "10000"),
+            // How far it has fetched is told in no other way.
+            ("statistics.interval.ms", "2000"),
         ]);
         if self.source.iter().any(|(name, value)| name == "group.protocol" && value == "consumer") {
             // The broker sets these then, and the client refuses them.

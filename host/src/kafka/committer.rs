@@ -330,6 +330,7 @@ impl Committer {
             let now = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
             let tainted = self.producer.as_mut().is_some_and(|producer| {
                 producer.serve(0);
+                self.seat.iter().for_each(|seat| seat.sent_again(producer.take_cuts()));
                 producer.take_taint()
             });
             let action = self.txn.next(event, now, tainted);
@@ -431,6 +432,7 @@ impl Committer {
 
     /// Changes of state and a marker for each task.
     fn write(&mut self, work: &mut Work<'_, '_>) -> Result<Event, Trouble> {
+        let began = Instant::now();
         self.closing = Closing::default();
         let Some(producer) = &mut self.producer else { return Ok(Event::Fatal { fenced: false }) };
         for task in work.tasks.iter_mut() {
@@ -478,6 +480,9 @@ impl Committer {
             }
             self.setup.tokens.borrow_mut().entry(place.clone()).or_default().tried = Some(token.clone());
             self.closing.offsets.push((place, next, token));
+        }
+        if let (Some(seat), false) = (&self.seat, self.closing.effects.is_empty()) {
+            seat.state_committed(began.elapsed());
         }
         Ok(Event::Done)
     }

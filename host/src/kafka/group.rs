@@ -14,6 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use super::statistics::Fetched;
 use crate::files::Trouble;
 
 /// A partition of a topic.
@@ -49,6 +50,8 @@ pub struct Context {
     closing: AtomicBool,
     /// Partitions are to be given back, and the group waits for it.
     waited_for: AtomicBool,
+    /// How far the library has fetched.
+    pub fetched: Fetched,
 }
 
 impl Context {
@@ -72,6 +75,10 @@ impl Context {
 impl ClientContext for Context {
     fn log(&self, _: RDKafkaLogLevel, fac: &str, text: &str) {
         tracing::debug!("kafka: {fac}: {text}");
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.fetched.hear(statistics);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -116,8 +123,8 @@ impl Group {
     /// Joins the group of a configuration; `worker` is woken when there is something to hear.
     pub fn join(config: &ClientConfig, topics: &[String], worker: Thread) -> Result<Group, Trouble> {
         let (say, said) = channel();
-        let context =
-            Context { said: say, worker, closing: AtomicBool::new(false), waited_for: AtomicBool::new(false) };
+        let (closing, waited_for) = (AtomicBool::new(false), AtomicBool::new(false));
+        let context = Context { said: say, worker, closing, waited_for, fetched: Fetched::default() };
         let consumer: BaseConsumer<Context> = config.create_with_context(context).map_err(|error| {
             Trouble::new(
                 format!("the Kafka consumer cannot be made: {}", super::settings::plain(&error)),

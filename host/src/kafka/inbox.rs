@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use rdkafka::consumer::Consumer;
+
 use super::attempts::{Attempt, Attempts};
 use super::group::Place;
 use super::member::Member;
@@ -167,14 +169,15 @@ impl<'a> KafkaInbox<'a> {
         let slot = self.member.consumer();
         let consumer = slot.borrow();
         let Some(consumer) = consumer.as_deref() else { return };
-        for owned in &self.owned {
+        for owned in &mut self.owned {
+            let reached = owned.reached(consumer.context().fetched.of(&owned.place), self.settings.rows);
             let (topic, partition) = &owned.place;
-            let lag = high_watermark(consumer, topic, *partition).map(|end| (end - owned.taken).max(0));
-            if let Some(lag) = lag {
-                seat.lag(topic, *partition, lag);
+            let end = high_watermark(consumer, topic, *partition);
+            if let Some(end) = end {
+                seat.lag(topic, *partition, (end - reached).max(0));
             }
-            // Where nothing was ever fetched the end is not known.
-            let behind = lag.is_none_or(|lag| lag > 0);
+            // Where nothing was ever fetched the end is not known. What was fetched and lost is not to be missed.
+            let behind = end.is_none_or(|end| end > owned.taken);
             let waits = behind && owned.stage == Stage::Running && may_read(owned.input) && !self.away;
             self.watchdog.look(&self.job.clients, &owned.place, owned.next, waits);
         }
@@ -230,6 +233,9 @@ impl<'a> KafkaInbox<'a> {
             let input = self.number(&place);
             // The end is that of the first time, however often it is read again.
             let end = end.map(|end| *self.ends.entry(place.clone()).or_insert(end));
+            if let Some(consumer) = self.member.consumer().borrow().as_deref() {
+                consumer.context().fetched.forget(&place);
+            }
             new.push((place.clone(), offset));
             let attempt = self.attempts.begin(&place, offset, self.tried.remove(&place));
             let (stage, next, taken) = (Stage::Restoring, offset, offset);

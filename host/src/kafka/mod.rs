@@ -4,7 +4,7 @@
 //! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `group` is
 //! a member, `member` the one there is now, `inbox` reads partitions, `restore` finds where they go on (`begins`) and with which state (`reading`),
 //! `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
-//! written, `checkpoints` what need not be read again (`rounds` writes them), `raw` is the only unsafe code, `run` puts it together.
+//! written, `statistics` how far the library has fetched, `checkpoints` what need not be read again (`rounds` writes them), `raw` is the only unsafe code, `run` puts it together.
 
 pub mod attempts;
 mod begins;
@@ -35,6 +35,7 @@ pub mod restore;
 pub mod rounds;
 pub mod run;
 pub mod settings;
+pub mod statistics;
 pub mod token;
 pub mod topics;
 pub mod txn;

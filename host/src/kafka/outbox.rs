@@ -318,6 +318,7 @@ impl Outbox for KafkaOutbox {
     }
 
     fn settle(&mut self) -> Result<(), Trouble> {
+        let (began, some) = (Instant::now(), !self.emissions.is_empty());
         for emission in &self.emissions {
             *(emission.count)(&mut self.counts) += 1;
             if let Some(failure) = &emission.failure {
@@ -340,6 +341,9 @@ impl Outbox for KafkaOutbox {
         self.pending.clear();
         self.emissions.clear();
         self.refused = None;
+        if let (Some(seat), true) = (&self.seat, some) {
+            seat.sent(began.elapsed());
+        }
         Ok(())
     }
 

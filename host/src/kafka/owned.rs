@@ -59,6 +59,17 @@ pub enum Stage {
     Lost,
 }
 
+impl Owned {
+    /// Where reading stands: behind the last record that was dealt with; behind all that the library has fetched
+    /// (`fetched`) if it has handed out nothing else.
+    pub fn reached(&mut self, fetched: Option<i64>, rows: usize) -> i64 {
+        match fetched.filter(|_| self.stage == Stage::Running && self.next == self.taken) {
+            Some(fetched) if fetched > self.taken && self.queue.peek(rows).is_none() => fetched,
+            _ => self.taken,
+        }
+    }
+}
+
 /// Records of one partition, or what else there is to say of it.
 pub fn fill(owned: &mut Owned, settings: &Settings, attempts: &Attempts, arena: &mut Arc<Vec<u8>>) -> Option<Polled> {
     owned.queue.peek(settings.rows)?;

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 
 use rdkafka::ClientConfig;
@@ -33,6 +33,8 @@ const PACKED: usize = 1024;
 struct Signals {
     /// A request timed out or a connection was cut: a copy of it may arrive late (KAFKA-17754).
     tainted: AtomicBool,
+    /// How often that happened since it was asked last.
+    cuts: AtomicU64,
 }
 
 /// A producer in event mode: successes are not reported, failures are, to whoever serves its queue.
@@ -269,6 +271,11 @@ impl Producer {
     pub fn take_taint(&mut self) -> bool {
         self.signals.tainted.swap(false, Ordering::Relaxed)
     }
+
+    /// How often since the last call a request timed out or a connection failed or was cut.
+    pub fn take_cuts(&self) -> u64 {
+        self.signals.cuts.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl Drop for Producer {
@@ -299,6 +306,7 @@ unsafe extern "C" fn on_log(rk: *const rd::rd_kafka_t, level: c_int, fac: *const
             && matches!(&*fac, "REQTMOUT" | "FAIL" | "DISCONN")
         {
             signals.tainted.store(true, Ordering::Relaxed);
+            signals.cuts.fetch_add(1, Ordering::Relaxed);
         }
         tracing::debug!(level, "kafka: {fac}: {}", CStr::from_ptr(text).to_string_lossy());
     }

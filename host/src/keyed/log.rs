@@ -31,7 +31,13 @@ pub enum Old {
 impl Keyed {
     /// A savepoint. It is spent by an `undo` to an earlier one, and by `seal`.
     pub fn mark(&self) -> Mark {
-        Mark { log: self.log.len(), born: self.born, set: self.set, evicted_live: self.evicted_live }
+        Mark {
+            log: self.log.len(),
+            born: self.born,
+            set: self.set,
+            evicted_live: self.evicted_live,
+            expired: self.expired,
+        }
     }
 
     /// Takes back every write since the savepoint.
@@ -69,7 +75,8 @@ impl Keyed {
                 None => break,
             }
         }
-        (self.born, self.set, self.evicted_live) = (to.born, to.set, to.evicted_live);
+        (self.born, self.set) = (to.born, to.set);
+        (self.evicted_live, self.expired) = (to.evicted_live, to.expired);
     }
 
     /// Keys of the spaces that were dropped since the last seal, as changes that take each away, the drop of a space

@@ -139,6 +139,7 @@ pub struct Mark {
     born: u64,
     set: u64,
     evicted_live: u64,
+    expired: u64,
 }
 
 /// Size of a stage's state (X10).
@@ -156,6 +157,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Live entries and marks evicted at a bound since the start (counter `evicted_live`).
     pub evicted_live: u64,
+    /// Entries and marks freed since the start because they were over, or their space was.
+    pub expired: u64,
     /// Writes since the last seal.
     pub unsealed: u64,
     /// Bytes of memory in the tables of marks.
@@ -197,6 +200,7 @@ pub struct Keyed {
     /// Wakes set so far.
     set: u64,
     evicted_live: u64,
+    expired: u64,
     /// The clock of the row for which there was no room.
     full: Option<i64>,
     /// It cannot be read or written now (X12).
@@ -224,8 +228,8 @@ impl Keyed {
         if self.settings == settings {
             return self;
         }
-        let evicted_live = self.evicted_live;
-        Keyed { evicted_live, failing: self.failing, ..Keyed::load(settings, self.dump()) }
+        let (evicted_live, expired) = (self.evicted_live, self.expired);
+        Keyed { evicted_live, expired, failing: self.failing, ..Keyed::load(settings, self.dump()) }
     }
 
     /// Says whether the state can be reached; if not, the stage does what `on_error` says (X12).
@@ -277,13 +281,21 @@ impl Keyed {
         self.evict(clock.max(self.full.unwrap_or(NONE_YET)))
     }
 
-    /// Frees every space up to and with `upto`, whole, in one step.
-    pub fn drop_spaces(&mut self, upto: i64) {
+    /// Frees every space up to and with `upto`, whole, in one step: its time is over.
+    pub fn expire_spaces(&mut self, upto: i64) {
+        self.expired += self.drop_spaces(upto);
+    }
+
+    /// Frees every space up to and with `upto`, whole, in one step. Gives how many entries and marks were there.
+    pub fn drop_spaces(&mut self, upto: i64) -> u64 {
+        let mut freed = 0;
         while let Some((&number, _)) = self.spaces.first_key_value().filter(|(number, _)| **number <= upto) {
             if let Some(space) = self.detach(number) {
+                freed += (space.marks.len() + space.entries.len()) as u64;
                 self.log.push(Step::Space { space: number, old: Box::new(space) });
             }
         }
+        freed
     }
 
     /// Sizes and counters.
@@ -291,6 +303,7 @@ impl Keyed {
         let mut stats = Stats {
             spaces: self.spaces.len() as u64,
             evicted_live: self.evicted_live,
+            expired: self.expired,
             unsealed: self.log.len() as u64,
             ..Stats::default()
         };
@@ -522,6 +535,7 @@ impl Keyed {
                 space.created = 0;
             }
         }
+        self.expired += over.len() as u64;
         for (space, at) in over {
             self.remove_logged(space, at, false);
         }

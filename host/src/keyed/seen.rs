@@ -100,8 +100,9 @@ impl Session {
         let origin = self.origin(row as u32);
         let born = self.keyed.next_born();
         let new = StoredMark { expires: until, offset: origin.offset, input: origin.input, born };
-        let Keyed { log, quota, .. } = &mut self.keyed;
+        let Keyed { log, quota, expired, .. } = &mut self.keyed;
         let mut freed = |hash: u128, old: StoredMark| {
+            *expired += 1;
             log.push(Step::Unmarked { space, hash, old });
             quota.sub(&mark_item(space, hash, &old));
         };

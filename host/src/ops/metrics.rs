@@ -51,6 +51,10 @@ pub struct Metrics {
     pub restore_left: Gauges,
     /// Time of a call of a guest.
     pub stage_seconds: Family<Labels, Histogram, CommitSeconds>,
+    /// Bytes copied into guests and out of them.
+    pub stage_copied: Counters,
+    /// Time to compile a module, or to take it from the cache.
+    pub compile_seconds: Fractions,
     /// Calls that ended in a fault.
     pub guest_faults: Counters,
     /// Instances there are.
@@ -65,12 +69,22 @@ pub struct Metrics {
     pub state_entries: Gauges,
     /// Bytes they count for.
     pub state_bytes: Gauges,
+    /// What a stage asked of its state, by import.
+    pub state_ops: Counters,
+    /// Entries and marks freed because their time was over.
+    pub state_expired: Counters,
+    /// Time to make changes of state durable, or to hand them over.
+    pub state_commit: Family<Labels, Histogram, CommitSeconds>,
     /// Live entries given up at a bound.
     pub state_evicted: Counters,
     /// Entries that wait for their time.
     pub wakes_pending: Gauges,
     /// Records that left, by route.
     pub sink_records: Counters,
+    /// Time to hand a batch over to the sinks.
+    pub sink_seconds: Family<Labels, Histogram, CommitSeconds>,
+    /// Times that something had to be sent again.
+    pub sink_retries: Counters,
     /// Records that failed, by stage and code; with a dead letter they went there.
     pub dead_letters: Counters,
     /// Time of a commit.
@@ -98,15 +112,22 @@ impl Metrics {
             source_bytes: Family::default(),
             restore_left: Family::default(),
             stage_seconds: Family::new_with_constructor(CommitSeconds),
+            stage_copied: Family::default(),
+            compile_seconds: Family::default(),
             guest_faults: Family::default(),
             guest_instances: Family::default(),
             guest_memory: Family::default(),
             guest_recycled: Family::default(),
             state_entries: Family::default(),
             state_bytes: Family::default(),
+            state_ops: Family::default(),
+            state_expired: Family::default(),
+            state_commit: Family::new_with_constructor(CommitSeconds),
             state_evicted: Family::default(),
             wakes_pending: Family::default(),
             sink_records: Family::default(),
+            sink_seconds: Family::new_with_constructor(CommitSeconds),
+            sink_retries: Family::default(),
             dead_letters: Family::default(),
             commit_seconds: Family::new_with_constructor(CommitSeconds),
             commit_failures: Family::default(),
@@ -131,6 +152,12 @@ impl Metrics {
         r.register("source_bytes", "Bytes of the keys and values read", metrics.source_bytes.clone());
         r.register("restore_left_records", "Records of state still to be read back", metrics.restore_left.clone());
         r.register("stage_batch_seconds", "Time of a call of a guest", metrics.stage_seconds.clone());
+        r.register("stage_bytes_copied", "Bytes copied into guests and out of them", metrics.stage_copied.clone());
+        r.register(
+            "guest_compile_seconds",
+            "Time to compile a module, or to take it from the cache",
+            metrics.compile_seconds.clone(),
+        );
         r.register("guest_faults", "Calls that ended in a fault", metrics.guest_faults.clone());
         r.register("guest_instances", "Instances of guests", metrics.guest_instances.clone());
         r.register("guest_memory_bytes", "Memory of the instance called last", metrics.guest_memory.clone());
@@ -138,9 +165,14 @@ impl Metrics {
         r.register("stage_records", "What became of records at a stage", metrics.stage_records.clone());
         r.register("state_entries", "Entries and marks of keyed state", metrics.state_entries.clone());
         r.register("state_bytes", "Bytes that entries and marks count for", metrics.state_bytes.clone());
+        r.register("state_ops", "What a stage asked of its state, by import", metrics.state_ops.clone());
+        r.register("state_expired", "Entries and marks freed because they were over", metrics.state_expired.clone());
+        r.register("state_commit_seconds", "Time to write changes of state", metrics.state_commit.clone());
         r.register("state_evicted", "Live entries given up at a bound of the state", metrics.state_evicted.clone());
         r.register("wakes_pending", "Entries that wait for their time", metrics.wakes_pending.clone());
         r.register("sink_records", "Records that left, by route", metrics.sink_records.clone());
+        r.register("sink_batch_seconds", "Time to hand a batch over to the sinks", metrics.sink_seconds.clone());
+        r.register("sink_retries", "Times that something had to be sent again", metrics.sink_retries.clone());
         r.register("dead_letter_records", "Records that failed, by stage and code", metrics.dead_letters.clone());
         r.register("commit_seconds", "Time of a commit", metrics.commit_seconds.clone());
         r.register("commit_failures", "Commits that failed", metrics.commit_failures.clone());

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
 use serde_json::{Value, json};
 
 use super::metrics::{Labels, Metrics};
@@ -18,6 +20,9 @@ use crate::time::{Activity, END, NONE_YET};
 
 /// What a task tells that is a size, not a count.
 const SIZES: [&str; 3] = ["state_entries", "state_bytes", "pending"];
+
+/// Entries and marks that went because their time was over.
+const EXPIRED: &str = "state_expired";
 
 /// What a pipeline is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +60,10 @@ const WORDS: [&str; 6] = ["starting", "restoring", "running", "draining", "ended
 pub struct Seat {
     pipeline: String,
     metrics: Arc<Metrics>,
+    /// Series that every batch or commit adds to, looked up once.
+    sent: Histogram,
+    state_committed: Histogram,
+    sent_again: Counter<u64, AtomicU64>,
     began: Instant,
     /// When its loop turned last, milliseconds after it began.
     turned: AtomicU64,
@@ -97,8 +106,12 @@ struct Input {
 
 impl Seat {
     pub(super) fn new(pipeline: &str, metrics: Arc<Metrics>) -> Seat {
+        let labels: Labels = vec![("pipeline", pipeline.to_owned())];
         Seat {
             pipeline: pipeline.to_owned(),
+            sent: metrics.sink_seconds.get_or_create_owned(&labels),
+            state_committed: metrics.state_commit.get_or_create_owned(&labels),
+            sent_again: metrics.sink_retries.get_or_create_owned(&labels),
             metrics,
             began: Instant::now(),
             turned: AtomicU64::new(0),
@@ -164,9 +177,12 @@ impl Seat {
         let old = std::mem::replace(&mut self.told().modules, modules.clone());
         for labels in &old {
             self.metrics.module.remove(labels);
+            self.metrics.compile_seconds.remove(&without_build(labels));
         }
-        for labels in &modules {
+        for (labels, stage) in modules.iter().zip(&plan.stages) {
             self.metrics.module.get_or_create(labels).set(1);
+            let seconds = stage.module.compiled().as_secs_f64();
+            self.metrics.compile_seconds.get_or_create(&without_build(labels)).set(seconds);
         }
     }
 
@@ -242,6 +258,21 @@ impl Seat {
         self.told().inputs.entry(place).or_default().lag = Some(records);
     }
 
+    /// A batch was handed over to the sinks within this time.
+    pub fn sent(&self, took: Duration) {
+        self.sent.observe(took.as_secs_f64());
+    }
+
+    /// So often a request timed out or a connection failed, and what was on its way is sent again.
+    pub fn sent_again(&self, times: u64) {
+        self.sent_again.inc_by(times);
+    }
+
+    /// Changes of state were written within this time.
+    pub fn state_committed(&self, took: Duration) {
+        self.state_committed.observe(took.as_secs_f64());
+    }
+
     /// A commit took this long.
     pub fn committed(&self, took: Duration) {
         self.metrics.commit_seconds.get_or_create(&self.labels(&[])).observe(took.as_secs_f64());
@@ -309,8 +340,13 @@ impl Seat {
             self.metrics.source_records.get_or_create(&self.labels(&[])).inc_by(more);
             return;
         }
-        if name == "evicted_live" {
-            self.metrics.state_evicted.get_or_create(&self.labels(&[("stage", stage)])).inc_by(more);
+        let of_state = match name {
+            "evicted_live" => Some(&self.metrics.state_evicted),
+            EXPIRED => Some(&self.metrics.state_expired),
+            _ => None,
+        };
+        if let Some(family) = of_state {
+            family.get_or_create(&self.labels(&[("stage", stage)])).inc_by(more);
             return;
         }
         let verdict = match name {
@@ -413,6 +449,11 @@ impl Seat {
     }
 }
 
+/// Labels of a module but for its version and digest.
+fn without_build(labels: &Labels) -> Labels {
+    labels.iter().filter(|(name, _)| !["version", "digest"].contains(name)).cloned().collect()
+}
+
 fn word(phase: Phase, draining: bool) -> &'static str {
     if draining && phase == Phase::Running { "draining" } else { phase.word() }
 }
@@ -428,6 +469,7 @@ fn counters(plan: &Plan, task: &Task) -> BTreeMap<(String, String), u64> {
     for (stage, counters) in task.counters(plan) {
         all.extend(counters.into_iter().map(|(name, count)| ((stage.clone(), name), count)));
     }
+    all.extend(task.expired(plan).into_iter().map(|(stage, count)| ((stage, EXPIRED.to_owned()), count)));
     all
 }
 

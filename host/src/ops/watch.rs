@@ -1,7 +1,7 @@
 //! Metrics of the guest at one place: its series are looked up once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::metrics::{Labels, Metrics};
-use crate::guest::Watch;
+use crate::guest::{OPS, Tally, Watch};
 
 /// Tells what a guest does.
 pub struct GuestWatch {
@@ -19,6 +19,10 @@ pub struct GuestWatch {
     instances: Gauge<i64, AtomicI64>,
     memory: Gauge<i64, AtomicI64>,
     retired: [(&'static str, Counter<u64, AtomicU64>); 4],
+    into: Counter<u64, AtomicU64>,
+    out: Counter<u64, AtomicU64>,
+    /// By import; those that are not used have no series.
+    ops: [OnceLock<Counter<u64, AtomicU64>>; OPS.len()],
 }
 
 impl GuestWatch {
@@ -37,9 +41,20 @@ impl GuestWatch {
             instances: metrics.guest_instances.get_or_create_owned(&labels),
             memory: metrics.guest_memory.get_or_create_owned(&labels),
             retired,
+            into: metrics.stage_copied.get_or_create_owned(&with("direction", "in")),
+            out: metrics.stage_copied.get_or_create_owned(&with("direction", "out")),
+            ops: Default::default(),
             metrics,
             labels,
         }
+    }
+}
+
+impl GuestWatch {
+    fn op(&self, op: &str) -> Counter<u64, AtomicU64> {
+        let mut labels = self.labels.clone();
+        labels.push(("op", op.to_owned()));
+        self.metrics.state_ops.get_or_create_owned(&labels)
     }
 }
 
@@ -48,8 +63,13 @@ impl Watch for GuestWatch {
         self.instances.inc();
     }
 
-    fn called(&self, took: Duration, memory: usize) {
+    fn called(&self, took: Duration, memory: usize, tally: &Tally) {
         self.seconds.observe(took.as_secs_f64());
+        self.into.inc_by(tally.into);
+        self.out.inc_by(tally.out);
+        for ((count, op), counter) in tally.ops.iter().zip(OPS).zip(&self.ops).filter(|((count, _), _)| **count > 0) {
+            counter.get_or_init(|| self.op(op)).inc_by(*count);
+        }
         self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
     }
 

@@ -34,6 +34,12 @@ impl Task {
         self.states.iter().flatten().map(Keyed::stats).map(|stats| stats.entries + stats.marks).sum()
     }
 
+    /// Entries and marks of each keyed stage that went since the start because their time was over, by id.
+    pub fn expired(&self, plan: &Plan) -> Vec<(String, u64)> {
+        let stages = plan.stages.iter().zip(&self.states);
+        stages.filter_map(|(planned, state)| Some((planned.id.clone(), state.as_ref()?.stats().expired))).collect()
+    }
+
     /// What the keyed stages dropped as whole spaces since the last seal, key by key (`Keyed::dropped`), by stage.
     pub fn dropped(&self, plan: &Plan) -> Vec<Sealed> {
         let stages = plan.stages.iter().zip(&self.states);
