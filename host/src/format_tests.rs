@@ -104,6 +104,7 @@ fn a_task_is_written_as_ever() {
         positions: vec![Some((1, 99)), None],
         arrivals: 11,
         invalid_time: 1,
+        stages: std::sync::Arc::from(["dedup".to_owned()]),
         counters: vec![crate::stage::Counters([("late".to_owned(), 4)].into_iter().collect())],
     };
     let sealed = Sealed { stage: "dedup".into(), identity: "{\"keep\":\"first\"}".into(), changes: changes() };

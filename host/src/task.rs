@@ -21,6 +21,7 @@ use crate::time::{Activity, Clock, NONE_YET};
 
 mod commands;
 mod counters;
+mod gone;
 mod pending;
 mod steps;
 mod sums;
@@ -65,7 +66,10 @@ pub struct Marker {
     pub arrivals: u64,
     /// Records whose time was invalid.
     pub invalid_time: u64,
-    /// Counters of the stages.
+    /// Ids of the stages that have counters.
+    #[serde(serialize_with = "counters::ids_out", deserialize_with = "counters::ids_in")]
+    pub stages: Arc<[String]>,
+    /// Counters of each of them, in their order.
     pub counters: Vec<Counters>,
 }
 
@@ -91,6 +95,8 @@ pub struct Slices {
 pub struct Task {
     marker: Marker,
     states: Vec<Option<Keyed>>,
+    /// State that was restored of stages that the plan has no more (gone.rs).
+    gone: Vec<(String, Keyed)>,
     /// Processing time of the last record, or of the last moment an input could not be read (W5).
     heard: Vec<i64>,
     blocked: Vec<bool>,
@@ -126,7 +132,8 @@ impl Task {
             positions: vec![None; count],
             arrivals: 0,
             invalid_time: 0,
-            counters: vec![Counters::default(); plan.stages.len()],
+            stages: Arc::default(),
+            counters: Vec::new(),
             inputs,
         };
         Task::with(chain, marker, now)
@@ -137,7 +144,7 @@ impl Task {
         let plan = Arc::clone(&chain.plan);
         let count = marker.inputs.len();
         marker.event.set_delay(plan.pipeline.time.delay);
-        marker.counters.resize(plan.stages.len(), Counters::default());
+        marker.count_for(&plan);
         let states = plan
             .stages
             .iter()
@@ -153,6 +160,7 @@ impl Task {
             clocks: plan.stages.iter().map(|planned| planned.traits.clock).collect(),
             may_stop: may_stop(&plan),
             states,
+            gone: Vec::new(),
             heard: vec![now; count],
             blocked: vec![false; count],
             held: false,
@@ -169,7 +177,10 @@ impl Task {
 
     /// Changes of keyed state since the last call, by stage; the log of undo starts anew.
     pub fn seal(&mut self, plan: &Plan) -> Vec<Sealed> {
-        self.sealed(plan, Keyed::seal)
+        let mut sealed = self.sealed(plan, Keyed::seal);
+        sealed.extend(self.part_with(Keyed::seal));
+        self.gone.clear();
+        sealed
     }
 
     /// All keyed state, by stage.
@@ -200,15 +211,18 @@ impl Task {
             .collect()
     }
 
-    /// Brings changes into the state of a stage; a stage that is gone is left out.
+    /// Brings changes into the state of a stage; that of a stage which is gone is taken away with the next seal.
     pub fn apply(&mut self, plan: &Plan, sealed: Sealed) {
-        let stages = plan.stages.iter().zip(&mut self.states);
-        for (_, state) in stages.filter(|(planned, _)| planned.id == sealed.stage) {
-            if let Some(keyed) = state {
-                keyed.apply(sealed.changes);
-                return;
-            }
+        match self.state(plan, &sealed.stage) {
+            Some(keyed) => keyed.apply(sealed.changes),
+            None => self.gone(&sealed.stage).apply(sealed.changes),
         }
+    }
+
+    /// The keyed state of a stage of the plan.
+    fn state(&mut self, plan: &Plan, stage: &str) -> Option<&mut Keyed> {
+        let mut stages = plan.stages.iter().zip(&mut self.states);
+        stages.find_map(|(planned, state)| (planned.id == stage).then_some(state.as_mut()?))
     }
 
     /// Everything that lasts, as bytes (format.rs).

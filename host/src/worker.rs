@@ -18,7 +18,7 @@ use crate::stage::Counters;
 use crate::task::{Input, InputEvent, Marker, Task};
 use crate::time::Activity;
 use alone::Alone;
-pub use moving::{Became, Came, Joined};
+pub use moving::{Became, Came, Joined, parted};
 
 mod alone;
 mod moving;

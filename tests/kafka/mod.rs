@@ -15,5 +15,6 @@ mod outage;
 mod pipelines;
 mod poison;
 mod security;
+mod stages;
 mod state;
 mod told;

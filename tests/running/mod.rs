@@ -10,6 +10,7 @@ use super::faults::evil_guests;
 mod asked;
 mod follow;
 mod held;
+mod stages;
 mod stop;
 
 /// Waits until something is so; half a minute is enough on any machine.

@@ -287,8 +287,15 @@ pub(super) fn state_folder(session: &Session, pipeline: &Pipeline, base: &Path) 
 
 /// What the kept state of each stage was made with.
 pub(super) fn identities(last: &Last) -> BTreeMap<String, Value> {
-    let sealed = last.tasks.iter().flat_map(|(_, sealed)| sealed);
-    sealed.filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?))).collect()
+    let mut identities = BTreeMap::new();
+    for sealed in last.tasks.iter().flat_map(|(_, sealed)| sealed) {
+        match serde_json::from_str(&sealed.identity) {
+            Ok(identity) => identities.insert(sealed.stage.clone(), identity),
+            // The stage was gone, and its state went with that commit (task/gone.rs).
+            Err(_) => identities.remove(&sealed.stage),
+        };
+    }
+    identities
 }
 
 /// State of one task for all files cannot become state for each of them, nor the reverse.
@@ -414,6 +421,9 @@ fn work(
     let mut ledger = Ledger::new(sinks, journal, &plan);
     ledger.show_progress(talk.terminal && !talk.quiet && !matches!(plan.pipeline.sink, pipeline::Sink::Stdout { .. }));
     let restored = restore(&plan, &chain, last, desk.now());
+    for (stage, count) in restored.iter().flat_map(Task::parts_with) {
+        tracing::warn!("{}", crate::worker::parted(&plan.pipeline.name, stage, count));
+    }
     let before = Totals::of(&plan, restored.iter());
     desk.tell(Arc::clone(seat));
     ledger.tell(Arc::clone(seat));

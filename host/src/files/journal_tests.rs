@@ -14,6 +14,7 @@ fn marker(arrivals: u64) -> Marker {
         positions: Vec::new(),
         arrivals,
         invalid_time: 0,
+        stages: std::sync::Arc::default(),
         counters: Vec::new(),
     }
 }

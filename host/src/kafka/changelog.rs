@@ -310,6 +310,7 @@ mod tests {
             positions: vec![Some((4, 77))],
             arrivals: 12,
             invalid_time: 1,
+            stages: std::sync::Arc::from(["d".to_owned()]),
             counters: vec![crate::stage::Counters::default()],
         };
         let stage = StageMarker { stage: "d".into(), identity: "{}".into(), digest: 1 << 100, numbers: (2, 3) };

@@ -117,6 +117,7 @@ mod tests {
             positions: Vec::new(),
             arrivals: 0,
             invalid_time: 0,
+            stages: std::sync::Arc::default(),
             counters: Vec::new(),
         };
         Marker { token: "t".into(), next: Vec::new(), partitions: 1, task, stages: Vec::new() }

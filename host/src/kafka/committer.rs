@@ -581,13 +581,13 @@ fn event(action: Action, done: Result<(), Fault>) -> Event {
     }
 }
 
-/// What the marker says of each stage.
+/// What the marker says of each stage; of those that are gone, nothing.
 pub fn stages(sealed: &[Sealed], sums: &BTreeMap<String, Sum>) -> Vec<StageMarker> {
     let of = |state: &Sealed| {
-        let Sum { digest, numbers } = sums.get(&state.stage).copied().unwrap_or_default();
-        StageMarker { stage: state.stage.clone(), identity: state.identity.clone(), digest, numbers }
+        let Sum { digest, numbers } = *sums.get(&state.stage)?;
+        Some(StageMarker { stage: state.stage.clone(), identity: state.identity.clone(), digest, numbers })
     };
-    sealed.iter().map(of).collect()
+    sealed.iter().filter_map(of).collect()
 }
 
 /// A number that no other attempt has.

@@ -144,6 +144,7 @@ impl World {
             positions: Vec::new(),
             arrivals: 0,
             invalid_time: 0,
+            stages: std::sync::Arc::default(),
             counters: Vec::new(),
         };
         let token = self.commits.to_string();

@@ -268,7 +268,8 @@ impl<'a> KafkaInbox<'a> {
         let known = Known { last: token.unwrap_or_default(), begin, tried: None };
         self.tokens.borrow_mut().insert(place.clone(), known);
         // A partition that begins anew after a commit that failed has been counted.
-        let counters = marker.as_ref().map(|marker| marker.task.counters.as_slice()).unwrap_or_default();
+        let ids = self.plan.stages.iter().map(|stage| &stage.id);
+        let counters = ids.filter_map(|id| marker.as_ref()?.task.counters_of(id));
         self.lost.entry(place.clone()).or_insert(lost(counters));
         let proves = exact && self.job.clients.guards.digest;
         let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| proves).collect();

@@ -127,10 +127,15 @@ impl Means {
         let dead = route(pipeline.errors.dead_letter.as_ref())?;
         let main = target(sink, updates, create)?;
         let (mut changelogs, mut known) = (BTreeMap::new(), partitions.clone());
-        if pipeline.state.durable && plan.stages.iter().any(|stage| stage.key.is_some()) {
+        let has_state = plan.stages.iter().any(|stage| stage.key.is_some());
+        if pipeline.state.durable {
             for (topic, count) in &partitions {
                 let name = changelog_topic(&pipeline.name, topic);
                 let count = i32::try_from(*count).unwrap_or(0);
+                // State of stages that are gone is taken away; one that cannot be taken on is refused when they come back.
+                if !has_state && topics.partitions(&name)?.is_none_or(|found| found < count) {
+                    continue;
+                }
                 let wanted = Wanted::changelog(name.clone(), count, pipeline.state.changelog_replication);
                 let may = pipeline.state.create_changelog;
                 let found = topics.ensure(&wanted, may, "`state: { changelog: { create: true } }`")?;
@@ -274,7 +279,7 @@ pub fn work(
     let ended = worker.run();
     let plan = &worker.plan();
     let mut stages: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    let (mut duplicates, mut filtered) = lost(worker.gone());
+    let (mut duplicates, mut filtered) = lost(worker.gone().iter());
     for task in worker.tasks() {
         for (stage, counters) in task.counters(plan) {
             let sums = stages.entry(stage).or_default();
@@ -282,7 +287,7 @@ pub fn work(
                 *sums.entry(name).or_default() += count;
             }
         }
-        let lost = lost(&task.marker().counters);
+        let lost = lost(task.marker().counters.iter());
         (duplicates, filtered) = (duplicates + lost.0, filtered + lost.1);
     }
     let before = inbox.lost_before();
@@ -305,8 +310,8 @@ pub fn work(
 }
 
 /// What stages have dropped: duplicates, and what those without key let fall.
-pub fn lost(counters: &[Counters]) -> (u64, u64) {
-    let sum = |name: &str| counters.iter().filter_map(|c| c.0.get(name)).sum();
+pub fn lost<'a>(counters: impl Iterator<Item = &'a Counters> + Clone) -> (u64, u64) {
+    let sum = |name: &str| counters.clone().filter_map(|c| c.0.get(name)).sum();
     (sum("duplicates_dropped"), sum("filtered"))
 }
 

@@ -2,7 +2,6 @@
 
 use super::{Activity, Batch, Chain, Keyed, Plan, Stop, Task};
 use crate::format;
-use crate::stage::Counters;
 
 impl Task {
     /// Frees everything that the keyed stages know, candidates that wait included; nothing is emitted for it (X11).
@@ -40,10 +39,8 @@ impl Task {
     /// is refused where state does not fit (R8), and call this right after a commit: the log of changes begins anew.
     pub fn reload(&mut self, old: &Plan, chain: &Chain) {
         let at = |id: &str| old.stages.iter().position(|stage| stage.id == id);
-        let mut marker = self.marker.clone();
-        let counters = |id: &str| at(id).and_then(|at| self.marker.counters.get(at)).cloned().unwrap_or_default();
-        marker.counters = chain.plan.stages.iter().map(|stage| counters(&stage.id)).collect::<Vec<Counters>>();
-        let mut task = Task::with(chain, marker, self.now);
+        let mut task = Task::with(chain, self.marker.clone(), self.now);
+        task.gone = std::mem::take(&mut self.gone);
         task.heard = std::mem::take(&mut self.heard);
         task.blocked = std::mem::take(&mut self.blocked);
         task.held = self.held;
@@ -71,8 +68,8 @@ impl Task {
         task.marker.positions = old.positions;
         task.marker.arrivals = old.arrivals;
         task.marker.invalid_time = old.invalid_time;
-        task.marker.counters = old.counters;
-        task.marker.counters.resize(chain.plan.stages.len(), Counters::default());
+        (task.marker.stages, task.marker.counters) = (old.stages, old.counters);
+        task.marker.count_for(&chain.plan);
         Ok(task)
     }
 

@@ -1,9 +1,34 @@
 //! What a task has counted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Task;
+use super::{Marker, Task};
 use crate::plan::Plan;
+use crate::stage::Counters;
+
+impl Marker {
+    /// The counters are those of the stages of a plan from now on: a stage keeps its own wherever it stands, a new one
+    /// begins at nothing, and what one has counted that is gone is left out.
+    pub(super) fn count_for(&mut self, plan: &Plan) {
+        let counters = plan.stages.iter().map(|stage| self.counters_of(&stage.id).cloned().unwrap_or_default());
+        self.counters = counters.collect();
+        self.stages = plan.stages.iter().map(|stage| stage.id.clone()).collect();
+    }
+
+    /// Counters of a stage, by its id.
+    pub fn counters_of(&self, stage: &str) -> Option<&Counters> {
+        self.counters.get(self.stages.iter().position(|id| id == stage)?)
+    }
+}
+
+pub(super) fn ids_out<S: serde::Serializer>(ids: &Arc<[String]>, to: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&**ids, to)
+}
+
+pub(super) fn ids_in<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Arc<[String]>, D::Error> {
+    <Vec<String> as serde::Deserialize>::deserialize(from).map(Arc::from)
+}
 
 impl Task {
     /// Counters of every stage, by stage id and name; what the host counts of the whole task is in each.

@@ -5,7 +5,9 @@ use super::{Activity, Keyed, Marker, Plan, Sealed, Task};
 impl Task {
     /// As `seal`, but the changes can be taken back until `settle`.
     pub fn seal_pending(&mut self, plan: &Plan) -> Vec<Sealed> {
-        self.sealed(plan, Keyed::seal_pending)
+        let mut sealed = self.sealed(plan, Keyed::seal_pending);
+        sealed.extend(self.part_with(Keyed::seal_pending));
+        sealed
     }
 
     /// Writes to keyed state since the last seal.
@@ -16,12 +18,14 @@ impl Task {
     /// The last seal lasts.
     pub fn settle(&mut self) {
         self.states.iter_mut().flatten().for_each(Keyed::settle);
+        self.forget_gone();
     }
 
     /// Back to the last commit that lasts; `marker` is what the task knew then. Idle timers begin anew, as after a restart.
     /// `now` is processing time, ns.
     pub fn revert(&mut self, marker: Marker, now: i64) {
         self.states.iter_mut().flatten().for_each(Keyed::revert);
+        self.gone.iter_mut().for_each(|(_, keyed)| keyed.revert());
         self.marker = marker;
         self.go_on(now);
     }

@@ -40,15 +40,18 @@ impl Task {
         stages.filter_map(|(planned, state)| Some((planned.id.clone(), state.as_ref()?.stats().expired))).collect()
     }
 
-    /// What the keyed stages dropped as whole spaces since the last seal, key by key (`Keyed::dropped`), by stage.
-    pub fn dropped(&self, plan: &Plan) -> Vec<Sealed> {
+    /// What the keyed stages dropped as whole spaces since the last seal, key by key (`Keyed::dropped`), by stage; with
+    /// what was restored of stages that are gone.
+    pub fn dropped(&mut self, plan: &Plan) -> Vec<Sealed> {
         let stages = plan.stages.iter().zip(&self.states);
         let of = |(planned, state): (&Planned, &Option<Keyed>)| {
             let changes = state.as_ref()?.dropped();
             let sealed = Sealed { stage: planned.id.clone(), identity: String::new(), changes };
             (!sealed.changes.is_empty()).then_some(sealed)
         };
-        stages.filter_map(of).collect()
+        let mut dropped: Vec<Sealed> = stages.filter_map(of).collect();
+        dropped.extend(self.part_with(|keyed| keyed.dropped()));
+        dropped
     }
 
     /// Whether a stage has a mark, and whether it has an entry, for a key in a space.
@@ -58,13 +61,19 @@ impl Task {
         state.map_or((false, false), |keyed| keyed.has(space, key))
     }
 
-    /// Takes over the keyed state of a stage that was built elsewhere; that of a stage that is gone is left out.
+    /// Takes over the keyed state of a stage that was built elsewhere; that of a stage which is gone is taken away with the
+    /// next seal.
     pub fn adopt(&mut self, plan: &Plan, stage: &str, mut built: Keyed) {
         built.begin_here();
-        let mut stages = plan.stages.iter().zip(&mut self.states);
-        if let Some(state) = stages.find_map(|(planned, state)| (planned.id == stage).then_some(state.as_mut()?)) {
-            *state = built.with_settings(*state.settings());
-            state.set_failing(self.failing);
+        let failing = self.failing;
+        match self.state(plan, stage) {
+            Some(state) => {
+                *state = built.with_settings(*state.settings());
+                state.set_failing(failing);
+            }
+            // Of one whose keys were all taken away nothing need be dropped.
+            None if built.stats().marks + built.stats().entries > 0 => *self.gone(stage) = built,
+            None => {}
         }
     }
 

@@ -82,6 +82,9 @@ impl Worker<'_> {
         if !self.inbox.joined(joined.input, right)? {
             return Ok(());
         }
+        for (stage, count) in task.parts_with() {
+            self.outbox.note(&parted(&self.plan.pipeline.name, stage, count));
+        }
         self.outbox.came(&self.plan, &task, Came::Restored(joined.dead));
         let mut running = Running::new(task);
         if self.inbox.keeps_tasks() {
@@ -237,4 +240,9 @@ impl Running {
         self.keep();
         (self.task.digest() == digest).then_some(self)
     }
+}
+
+/// What is said when state is restored of a stage that the file has no more.
+pub fn parted(pipeline: &str, stage: &str, count: u64) -> String {
+    format!("{pipeline}: there is no stage `{stage}` any more: its state goes with the next commit: {count} entries")
 }
