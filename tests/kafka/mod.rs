@@ -3,6 +3,7 @@
 mod asked;
 mod cases;
 mod conformance;
+mod cut;
 mod damage;
 mod examples;
 mod faults;

@@ -35,6 +35,8 @@ pub struct Reading {
     /// The stage of the last record: that of the next, mostly.
     last: usize,
     marker: Option<Box<Marker>>,
+    /// The highest number of a commit whose marker was read.
+    highest: u64,
     /// Without a marker, the token that is told.
     taken_for: Option<Token>,
     /// Changes came behind the last marker.
@@ -62,6 +64,7 @@ impl Reading {
             stages: Vec::new(),
             last: 0,
             marker: None,
+            highest: 0,
             taken_for: None,
             torn: false,
             records: 0,
@@ -79,9 +82,16 @@ impl Reading {
         self.marker.as_ref().map(|marker| &*marker.token)
     }
 
+    /// Whether the changelog has the commit of a token or a later one. Without transactions a process that was taken for
+    /// dead may write behind others, so the last marker need not be the latest.
+    pub fn has_come_to(&self, token: &Token) -> bool {
+        self.marker.is_some() && self.highest >= token.sequence
+    }
+
     /// Begins with what a checkpoint says of itself: where reading goes on, what the commit said, and the spaces of which
     /// something was left to be taken away, by stage. Its pieces follow by `apply`.
     pub fn begin(&mut self, offset: i64, marker: Marker, open: Vec<(String, i64)>) {
+        self.highest = number_of(&marker);
         (self.start, self.marker) = (Some(offset), Some(Box::new(marker)));
         for (stage, space) in open {
             let at = self.stage(&stage);
@@ -110,6 +120,7 @@ impl Reading {
         self.records += 1;
         let (stage, space, what) = match changelog::read(key, value).map_err(|foreign| foreign.0)? {
             Entry::Marker(marker) => {
+                self.highest = self.highest.max(number_of(&marker));
                 (self.marker, self.torn) = (Some(marker), false);
                 return Ok(true);
             }
@@ -194,4 +205,9 @@ impl Reading {
             warm: self.start.is_some(),
         }
     }
+}
+
+/// The number of the commit that a marker stands for.
+fn number_of(marker: &Marker) -> u64 {
+    Token::parse(marker.token.as_bytes()).map_or(0, |token| token.sequence)
 }

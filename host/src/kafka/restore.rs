@@ -290,7 +290,9 @@ impl Job {
                 }
             }
         };
-        if done {
+        // Without transactions the changelog may be ahead of the position, and never behind it: state is written first.
+        let behind = |token: &Token| !self.exactly_once && !reading.has_come_to(token);
+        if done && !token.is_some_and(behind) {
             return Ok(reading);
         }
         match reading.token() {
@@ -300,14 +302,14 @@ impl Job {
             }
             None => Err(Trouble::new(
                 format!("state_mismatch: {}/{partition} has a committed position, and its changelog {changelog} has no state", place.0),
-                "the changelog was deleted: put it back, begin anew with `tamis reset`, or accept empty state this once with `tamis run --accept-state-loss` (`state: { accept_loss: true }` accepts it always)",
+                "the changelog was deleted: put it back, begin anew with `tamis reset`, or accept empty state this once with `tamis run --accept-state-loss` (`state: { accept_loss: true }` accepts it always); where no stage had state before, nothing is lost by that",
             )
             .into()),
             Some(last) => Err(Trouble::new(
                 format!(
                     "state_mismatch: the position of {}/{partition} was committed with {}, the changelog {changelog} ends with {last}",
                     place.0,
-                    wanted.unwrap_or_default(),
+                    token.map(ToString::to_string).unwrap_or_default(),
                 ),
                 "the changelog lost records: put them back, or begin anew with `tamis reset`",
             )

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -163,6 +163,14 @@ impl Cluster {
         offsets.add_partition_offset(topic, partition, Offset::Offset(before)).expect("an offset");
         let done = block_on(admin.delete_records(&offsets, &AdminOptions::new())).expect("an answer");
         assert!(done.elements().iter().all(|e| e.error().is_ok()), "{topic}");
+    }
+
+    /// Sets a setting of a topic; what else was set of its own is the broker's default again.
+    pub fn configure(&self, topic: &str, name: &str, value: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("an admin client");
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        let done = block_on(admin.alter_configs([&change], &AdminOptions::new())).expect("an answer");
+        assert!(done.iter().all(Result::is_ok), "{topic}: {done:?}");
     }
 
     /// Number of partitions; 0 if there is no such topic.
