@@ -75,6 +75,7 @@ impl Job {
                 warned = true;
                 tracing::warn!("waiting for the committed positions: {error}");
             }
+            serve(reader);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -228,6 +229,7 @@ impl Job {
                 Ok(found) => return Ok(found),
                 Err(error) => tracing::debug!("the offsets of {topic}/{partition}: {error}"),
             }
+            serve(reader);
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -262,6 +264,11 @@ impl Committed {
         let (offset, token) = ((offset >= 0).then_some(offset), Token::parse(&metadata));
         Committed { place: (Arc::from(topic.as_str()), partition), token: token.filter(|_| offset.is_some()), offset }
     }
+}
+
+/// Takes what the client says of itself. While no broker is there that is much, and it would be kept for as long.
+fn serve(reader: &BaseConsumer<DefaultConsumerContext>) {
+    while reader.poll(Duration::ZERO).is_some() {}
 }
 
 fn next_of(marker: &Marker, (topic, partition): &Place) -> Option<i64> {
