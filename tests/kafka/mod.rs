@@ -10,6 +10,7 @@ mod faults;
 mod guards;
 mod harness;
 mod import;
+mod landed;
 mod many;
 mod members;
 mod outage;

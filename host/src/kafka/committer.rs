@@ -371,6 +371,7 @@ impl Committer {
                     Event::Done
                 }
                 Action::Drop => {
+                    tracing::info!("the producer is made anew: not every answer to it came, or was clear");
                     self.producer = None;
                     Event::Done
                 }
