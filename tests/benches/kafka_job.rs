@@ -20,6 +20,7 @@ use tamis_tests::kafka::topics::unique;
 use tamis_tests::program::Folder;
 
 use crate::kafka_copy;
+use crate::kafka_watch::{Watched, say};
 
 /// First argument of a child.
 const CHILD: &str = "--child";
@@ -96,6 +97,9 @@ impl Bench {
     fn fill(&self, records: u64, value: impl Fn(u64) -> Vec<u8>) {
         let producer = self.producer("5");
         for number in 0..records {
+            if number % 1_000_000 == 0 {
+                say(&format!("{}: writing record {number} of {records}", self.source));
+            }
             send(&producer, &self.source, key(repeated(number)).as_bytes(), &value(number));
         }
         producer.flush(Duration::from_secs(60)).expect("the input arrives");
@@ -192,6 +196,11 @@ impl Run<'_> {
         command
     }
 
+    /// Where children of this run say what they say.
+    pub fn log(&self) -> PathBuf {
+        self.bench.folder.path(&format!("{}.log", self.name))
+    }
+
     /// The baseline; `how`: to the `end` of what is there, or `follow`.
     pub fn copy(&self, how: &str) -> Command {
         let file = self.pipeline("at-least-once", true, "");
@@ -215,6 +224,8 @@ impl Run<'_> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.bench.cluster.brokers()).set("group.id", "unused");
         config.set("enable.partition.eof", "true").set("enable.auto.commit", "false");
+        // Else a question waits behind one that waits for records.
+        config.set("fetch.wait.max.ms", "10");
         config.create().expect("a consumer")
     }
 }
@@ -250,17 +261,19 @@ pub fn stamp(
 
 fn this(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.arg(CHILD).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.arg(CHILD).args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
 
-/// Runs a child to its end. No other child of this process may end meanwhile.
-pub fn measured(mut command: Command) -> Took {
+/// Longest time that a child may take which reads what is there.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Runs a child to its end, which must come. No other child of this process may end meanwhile.
+pub fn measured(run: &Run<'_>, what: &str, command: Command) -> Took {
     let before = cpu("self", 13);
-    let output = command.output().expect("the child runs");
+    let said = Watched::start(command, what, &run.log()).end(LONGEST);
     let cpu = cpu("self", 13) - before;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{:?}: {said}", output.status);
+    say(&format!("{what}: done"));
     Took { cpu, said }
 }
 

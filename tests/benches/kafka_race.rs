@@ -1,11 +1,12 @@
 //! P2, P3: records from topic to topic, against **copy**.
 
 use crate::kafka_job::{Bench, Took, click, measured};
+use crate::kafka_watch::from_env;
 use crate::median;
 
 /// Records that one run reads.
 const RECORDS: u64 = 2_000_000;
-const ROUNDS: usize = 5;
+const ROUNDS: u64 = 5;
 
 /// What the rounds of one variant gave.
 #[derive(Default)]
@@ -34,12 +35,12 @@ impl Rounds {
     }
 }
 
-pub fn records() -> u64 {
-    std::env::var("TAMIS_BENCH_RECORDS").ok().and_then(|n| n.parse().ok()).unwrap_or(RECORDS)
+fn records() -> u64 {
+    from_env("TAMIS_BENCH_RECORDS", RECORDS)
 }
 
-fn rounds() -> usize {
-    std::env::var("TAMIS_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS)
+fn rounds() -> u64 {
+    from_env("TAMIS_BENCH_ROUNDS", ROUNDS)
 }
 
 /// P2: at least once. P3: exactly once against at least once, and how long a close takes.
@@ -49,7 +50,7 @@ pub fn race(p2: bool, p3: bool) {
     for _ in 0..rounds() {
         if p2 {
             let run = bench.run("copy");
-            let took = measured(run.copy("end"));
+            let took = measured(&run, "P2 copy", run.copy("end"));
             copy.add(&took, run.span().as_secs_f64(), bench.records);
         }
         for (delivery, rounds, wanted) in [("at-least-once", &mut least, true), ("exactly-once", &mut exactly, p3)] {
@@ -58,7 +59,8 @@ pub fn race(p2: bool, p3: bool) {
             }
             let run = bench.run(delivery);
             let file = run.pipeline(delivery, true, "");
-            let took = measured(run.tamis(&["run", &file.to_string_lossy(), "-v", "-v"]));
+            let command = run.tamis(&["run", &file.to_string_lossy(), "-v", "-v"]);
+            let took = measured(&run, &format!("P2, P3 {delivery}"), command);
             let (all, new) = (bench.records, bench.records / 4 * 3);
             assert!(took.said.contains(&format!("{all} in, {new} out")), "three in four are new: {}", took.said);
             rounds.add(&took, run.span().as_secs_f64(), bench.records);

@@ -1,5 +1,10 @@
 //! The performance budget as ratios within one run: `cargo xtask bench [ID ..]`. Variants of one figure take turns, so
 //! that a machine that slows down slows both; medians are printed. Nothing here judges: the targets stand beside.
+//! Those on Kafka tell on standard error how far they are; what hangs or fails ends the run with what it said last.
+//!
+//! Sizes of those on Kafka, from the environment: `TAMIS_BENCH_RECORDS` (P2, P3; P4 to find what full load is),
+//! `TAMIS_BENCH_RATE` (P4: records/s in place of half of full load), `TAMIS_BENCH_KEYS` (P7), `TAMIS_BENCH_ROUNDS`
+//! (P2, P3, P4, P6, P7).
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,18 +13,27 @@ mod kafka_copy;
 mod kafka_job;
 mod kafka_latency;
 mod kafka_race;
+mod kafka_restore;
 mod kafka_start;
+mod kafka_watch;
 mod session;
 mod state;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// What there is.
+const IDS: [&str; 12] = ["P1", "P1b", "P1c", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10"];
+
 fn main() -> ExitCode {
     if let Some(code) = kafka_job::child() {
         return code;
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if let Some(unknown) = wanted.iter().find(|w| !IDS.iter().any(|id| w.eq_ignore_ascii_case(id))) {
+        eprintln!("ratios: there is no `{unknown}`; there are {}", IDS.join(", "));
+        return ExitCode::from(2);
+    }
     let runs = |id: &str| wanted.is_empty() || wanted.iter().any(|w| w.eq_ignore_ascii_case(id));
     println!("{:<5} {:<58} {:>10} {:>10} {:>8}  target", "id", "what", "tamis", "baseline", "ratio");
     if runs("P1") {
@@ -45,7 +59,7 @@ fn main() -> ExitCode {
         kafka_start::p6();
     }
     if runs("P7") {
-        kafka_start::p7();
+        kafka_restore::p7();
     }
     if runs("P8") {
         chain::p8();
