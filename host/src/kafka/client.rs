@@ -91,6 +91,8 @@ impl Clients {
             ("queued.min.messages", "10000"),
             ("fetch.queue.backoff.ms", "50"),
             ("fetch.min.bytes", "1"),
+            // Whatever else this client asks of a broker waits behind a question for records that has no answer yet.
+            ("fetch.wait.max.ms", "100"),
             ("check.crcs", "true"),
             ("reconnect.backoff.ms", "10"),
             ("reconnect.backoff.max.ms", "10000"),
@@ -114,6 +116,9 @@ impl Clients {
         let mut config = self.begin(&[
             ("queued.max.messages.kbytes", "65536"),
             ("fetch.queue.backoff.ms", "20"),
+            // A question at the end of a partition holds up all that is asked of the broker behind it: the next partition
+            // that is restored, and where that ends.
+            ("fetch.wait.max.ms", "10"),
             ("check.crcs", "true"),
             ("reconnect.backoff.ms", "10"),
         ]);
