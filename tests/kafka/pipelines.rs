@@ -328,10 +328,29 @@ fn one_command_makes_a_topic_unique() {
     let to = format!("{}-unique", job.source);
     let brokers = job.cluster.brokers();
     let call = ["dedup", "--from", &job.source, "--to", &to, "--key", "key,id", "--brokers", brokers, "--until", "end"];
-    job.folder.run(&call).exits(3).says(&["there is no topic"]);
+    // Both that are missing, with the command for each, in terms of the arguments.
+    let command = format!("--create --topic {to} --partitions 2\n");
+    job.folder.run(&call).exits(3).says(&[
+        "there are no topics dedup-",
+        &to,
+        "`--create` makes",
+        "-changelog",
+        &command,
+    ]);
     job.folder.run(&[&call[..], &["--create"]].concat()).exits(0).says(&["3 in, 2 out, 1 duplicates"]);
     assert_eq!(job.cluster.partitions(&to), 2, "as the input");
-    assert_eq!(job.cluster.read(&to).len(), 2);
+    let keys = |topic: &str| {
+        let mut keys: Vec<String> = job.cluster.read(topic).iter().map(Rec::key_text).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&to), ["k1", "k2"], "records leave as they came, under their own keys");
+    let table = format!("{}-table", job.source);
+    let mut call = [&call[..], &["--create", "--output", "upsert"]].concat();
+    call[4] = &table;
+    job.folder.run(&call).exits(0).says(&["3 in, 2 out, 1 duplicates"]);
+    let written = [1, 2].map(|id| format!("{{\"key\":\"k{id}\",\"id\":{}}}", 100_000 + id));
+    assert_eq!(keys(&table), written, "a table: the key is what `--key` names");
 }
 
 /// A process that is killed when the test ends early.

@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::exit::Failure;
 use super::load;
-use super::output::{Reply, Session};
-use super::run;
+use super::output::{Reply, Session, printable};
+use super::{plan, run};
 use crate::config::kafka::is_secret;
 use crate::config::pipeline::Pipeline;
 use crate::kafka;
@@ -35,7 +35,8 @@ pub struct Args {
     /// What first and last compare: time, arrival, or fields
     #[arg(long, value_name = "ORDER")]
     pub order: Option<String>,
-    /// Kind of output: append, upsert
+    /// Kind of output: append (records as they came, under their own keys), upsert (a table: the output key is what
+    /// `--key` names)
     #[arg(long, value_name = "KIND")]
     pub output: Option<String>,
     /// Among which records: global, partition
@@ -44,7 +45,8 @@ pub struct Args {
     /// Where event time is: a field of the value, a path, or a mapping as in the file
     #[arg(long, value_name = "FIELD")]
     pub time: Option<String>,
-    /// Forget a key after this time: `7d`; without it, and without a window, state of an endless stream grows for ever
+    /// Forget a key after this time; with `--brokers`, without `--until` and without a window, 7d unless this says
+    /// otherwise: the state of an endless stream would grow for ever
     #[arg(long, value_name = "DURATION")]
     pub retention: Option<String>,
     /// Kafka: from topic to topic of this cluster
@@ -85,6 +87,7 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
     let pipeline = read(&text, session)?;
     let ready =
         run::prepare(session, Path::new(NAME), pipeline, &library).map_err(|failure| in_words(args, failure))?;
+    session.say(&printable(&plan::words(ready.plan())));
     // There is no file to read again: a hangup ends it, as it ends other programs.
     run::run(session, vec![ready], &AtomicBool::new(false))
 }
@@ -121,9 +124,8 @@ fn check_properties(args: &Args) -> Result<(), Failure> {
 
 /// Ways out in terms of the arguments: there is no file to edit.
 fn in_words(args: &Args, mut failure: Failure) -> Failure {
-    if failure.message.contains("there is no topic") {
-        let source =
-            failure.message.ends_with(args.from.as_str()) || failure.message.contains(&format!("{} at", args.from));
+    if ["there is no topic", "there are no topics"].iter().any(|words| failure.message.contains(words)) {
+        let source = failure.message.contains(&format!("topic {} at ", args.from));
         failure.help = match source {
             true => vec!["check `--from`, and whether this user may describe it".to_owned()],
             false => {
@@ -173,6 +175,8 @@ fn file(args: &Args, like: Option<&kafka::topics::Like>) -> String {
     }
     if let Some(retention) = &args.retention {
         text.push_str(&format!("    state: {{ retention: {} }}\n", quoted(retention)));
+    } else if is_endless(args) && args.window.as_deref().is_none_or(|window| window.trim() == "none") {
+        text.push_str(&format!("    state: {{ retention: {RETENTION} }}  # unless `--retention` says otherwise\n"));
     }
     let mut with: Vec<String> = Vec::new();
     if let Some(keep) = &args.keep {
@@ -195,7 +199,11 @@ fn file(args: &Args, like: Option<&kafka::topics::Like>) -> String {
             let create = like.map_or(String::new(), |like| {
                 let config: Vec<String> =
                     like.config.iter().map(|(name, value)| format!("{name}: {}", text_in_quotes(value))).collect();
-                format!(", create: {{ partitions: {}, config: {{ {} }} }}", like.partitions, config.join(", "))
+                let config = match config.is_empty() {
+                    true => String::new(),
+                    false => format!(", config: {{ {} }}", config.join(", ")),
+                };
+                format!(", create: {{ partitions: {}{config} }}", like.partitions)
             });
             text.push_str(&format!("sink: {{ kafka: {{ topic: {}{create} }} }}\n", quoted(topic)));
             if let Some(like) = like {
@@ -207,6 +215,13 @@ fn file(args: &Args, like: Option<&kafka::topics::Like>) -> String {
         path => text.push_str(&format!("sink: {{ file: {} }}\n", quoted(path))),
     }
     text
+}
+
+/// How long a key is known in an endless stream.
+const RETENTION: &str = "7d";
+
+fn is_endless(args: &Args) -> bool {
+    args.brokers.is_some() && args.until.is_none()
 }
 
 /// Client settings as a member of the source: texts in quotes, mappings as they are.
@@ -226,6 +241,7 @@ fn properties(written: &[String]) -> String {
 fn name(args: &Args) -> String {
     let stem = Path::new(&args.from).file_stem().map_or("stdin".into(), |s| s.to_string_lossy().to_lowercase());
     let stem: String = stem.chars().filter(|c| c.is_ascii_alphanumeric()).take(40).collect();
+    let stem = if stem.is_empty() { "stdin".to_owned() } else { stem };
     let here = match &args.brokers {
         // A topic is the same from everywhere.
         Some(brokers) => brokers.clone(),
@@ -361,6 +377,40 @@ mod tests {
     }
 
     #[test]
+    fn state_of_an_endless_stream_is_bounded_unless_something_bounds_it() {
+        let has = |more: &[&str], words: &str| {
+            let all = [&["--from", "a", "--to", "b", "--key", "id"], more].concat();
+            let text = file(&args(&all), None);
+            assert_eq!(text.contains("retention"), !words.is_empty(), "{more:?}");
+            assert!(text.contains(words), "{more:?}: {text}");
+        };
+        has(&[], "");
+        has(&["--brokers", "c:1"], "state: { retention: 7d }");
+        has(&["--brokers", "c:1", "--window", "none"], "state: { retention: 7d }");
+        has(&["--brokers", "c:1", "--retention", "1h"], "state: { retention: \"1h\" }");
+        has(&["--brokers", "c:1", "--until", "end"], "");
+        has(&["--brokers", "c:1", "--window", "horizon: 15m"], "");
+    }
+
+    #[test]
+    fn the_output_topic_is_made_like_the_input() {
+        let args = args(&["--from", "a", "--to", "b", "--key", "id", "--brokers", "c:1", "--create"]);
+        let settings = |list: &[(&str, &str)]| list.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        for (config, sink) in [
+            (settings(&[]), "topic: b, create: { partitions: 3 } } }"),
+            (
+                settings(&[("retention.ms", "-1")]),
+                "topic: b, create: { partitions: 3, config: { retention.ms: \"-1\" } } } }",
+            ),
+        ] {
+            let like = kafka::topics::Like { partitions: 3, config, brokers: 5 };
+            let text = file(&args, Some(&like));
+            assert!(text.contains(sink), "{text}");
+            assert!(text.ends_with("state: { changelog: { create: true, replication: 3 } }\n"), "{text}");
+        }
+    }
+
+    #[test]
     fn client_settings_are_those_of_the_source() {
         let secret = "sasl.password={from_env: PW}";
         let list = [
@@ -381,7 +431,8 @@ mod tests {
         check(
             &list,
             "source: { kafka: { topics: a, brokers: \"c:1\", properties: { linger.ms: \"5\", sasl.password: {from_env: PW} } } }\n\
-             stages:\n  - uses: dedup\n    id: dedup\n    key: [value.id]\nsink: { kafka: { topic: b } }",
+             stages:\n  - uses: dedup\n    id: dedup\n    key: [value.id]\n    \
+             state: { retention: 7d }  # unless `--retention` says otherwise\nsink: { kafka: { topic: b } }",
         );
         let told = check_properties(&args(&[&list[..9], &["sasl.password=hidden"]].concat())).unwrap_err();
         assert!(!format!("{told:?}").contains("hidden"), "{told:?}");
@@ -402,6 +453,7 @@ mod tests {
         let same = ["--from", "Clicks.JSONL", "--to", "b", "--key", "id"];
         assert_eq!(of(&same), of(&same));
         assert!(of(&same).starts_with("dedup-clicks-"));
+        assert!(of(&["--from", "-", "--to", "-", "--key", "id"]).starts_with("dedup-stdin-"));
         assert_ne!(of(&same), of(&["--from", "Clicks.JSONL", "--to", "b", "--key", "id2"]));
     }
 }

@@ -53,8 +53,21 @@ pub fn main(args: &Args, session: &mut Session) -> Result<Reply, Failure> {
 
 /// The plan for a person: the file with every default, then what each stage does and costs.
 pub fn text(plan: &Plan) -> String {
-    let mut text = to_yaml(&file(plan));
-    text.push_str("\n# stages\n");
+    let mut text = format!("{}\n{}\n# modules\n", to_yaml(&file(plan)), words(plan));
+    for (role, module) in modules(plan) {
+        let version = format!("{}@{}", module.name(), module.version());
+        text.push_str(&format!(
+            "# {version:<16} sha256:{}  {:>4} KiB  {role}\n",
+            module.digest(),
+            module.size().div_ceil(1024)
+        ));
+    }
+    text
+}
+
+/// What each stage does and costs, and what the whole promises, as comments.
+pub fn words(plan: &Plan) -> String {
+    let mut text = "# stages\n".to_owned();
     for (i, planned) in plan.stages.iter().enumerate() {
         text.push_str(&format!("# {}. {}: {}\n", i + 1, planned.id, does(planned)));
         for (what, words) in [("changes later", changes(planned)), ("state", costs(plan, planned))] {
@@ -69,15 +82,6 @@ pub fn text(plan: &Plan) -> String {
     text.push_str(&format!("# decoded: {}\n", decoded(plan)));
     if let Some(promise) = delivery(plan) {
         text.push_str(&format!("\n# delivery\n{promise}"));
-    }
-    text.push_str("\n# modules\n");
-    for (role, module) in modules(plan) {
-        let version = format!("{}@{}", module.name(), module.version());
-        text.push_str(&format!(
-            "# {version:<16} sha256:{}  {:>4} KiB  {role}\n",
-            module.digest(),
-            module.size().div_ceil(1024)
-        ));
     }
     text
 }
@@ -102,9 +106,11 @@ pub fn json(plan: &Plan) -> Value {
         })
         .collect();
     let pipeline = &plan.pipeline;
+    let promise = delivery(plan).unwrap_or_default();
+    let promise: Vec<&str> = promise.lines().map(|line| line.trim_start_matches("# ")).collect();
     json!({
         "name": pipeline.name, "description": pipeline.description, "labels": pipeline.labels, "file": file(plan), "stages": stages,
-        "modules": modules, "event_time": plan.event_time, "one_task": plan.one_task,
+        "modules": modules, "delivery": promise, "event_time": plan.event_time, "one_task": plan.one_task,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,7 @@ use crate::kafka;
 use crate::ops::{Board, Phase, Seat};
 use crate::plan::{self, Conditions, Plan};
 use crate::task::Task;
-use crate::telemetry;
+use crate::telemetry::{self, Look};
 use crate::worker::{Ended, Inbox, Pace, Worker};
 
 /// How soon the wish to stop is noticed.
@@ -75,8 +76,8 @@ pub fn run(session: &mut Session, ready: Vec<Ready>, hangup: &AtomicBool) -> Res
             .help("write to a file, or leave `--json` out"));
     }
     let stop = desk::stop_on_signals().map_err(failure)?;
-    let terminal = session.talks_to_terminal();
-    let talk = Talk { terminal, quiet: session.quiet, verbose: session.verbose };
+    let terminal = std::io::stderr().is_terminal();
+    let talk = Talk { terminal, color: session.color_err, quiet: session.quiet, verbose: session.verbose };
     for ready in &ready {
         session.show(&ready.plan.findings);
     }
@@ -245,6 +246,13 @@ pub fn prepare(session: &Session, file: &Path, pipeline: Pipeline, library: &Arc
     Ok(ready(file, made, &conditions, Means::Files { base, paths, journal }, library))
 }
 
+impl Ready {
+    /// What would run.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
 fn ready(file: &Path, plan: Plan, conditions: &Conditions, means: Means, library: &Arc<Library>) -> Ready {
     let (plan, library, partitions) = (Arc::new(plan), Arc::clone(library), conditions.partitions);
     Ready { file: file.to_path_buf(), plan, partitions, means, library }
@@ -314,14 +322,16 @@ fn same_tasks(plan: &Plan, last: &Last) -> Result<(), Failure> {
 #[derive(Clone, Copy, Debug)]
 struct Talk {
     terminal: bool,
+    color: bool,
     quiet: bool,
     verbose: u8,
 }
 
 /// Runs one pipeline to its end.
 fn one(ready: Ready, stop: &Arc<AtomicBool>, seat: &Arc<Seat>, talk: Talk) -> Result<Summary, Failure> {
-    telemetry::with_log(talk.terminal, talk.verbose, || {
-        let name = ready.plan.pipeline.name.clone();
+    let name = ready.plan.pipeline.name.clone();
+    let look = Look { terminal: talk.terminal, color: talk.color, verbose: talk.verbose };
+    telemetry::with_log(&name.clone(), look, || {
         let began = Instant::now();
         let Ready { plan, means, library, .. } = ready;
         let done = match means {

@@ -247,7 +247,7 @@ impl Sinks {
             start = emission.end;
             *(emission.count)(&mut self.counts) += 1;
             if let Some(failure) = &emission.failure {
-                self.log.failed(&self.pipeline, &failure.0, &failure.1);
+                self.log.failed(&failure.0, &failure.1);
             }
         }
         self.pending.clear();
@@ -263,7 +263,7 @@ impl Sinks {
 
     /// Says how often each failure was repeated without being logged.
     pub fn close_log(&mut self) {
-        self.log.close(&self.pipeline);
+        self.log.close();
     }
 
     fn dead_letter(&mut self, batch: &Batch, row: &Row, added: &Headers, failure: &Failure) {

@@ -1,7 +1,7 @@
 //! Pipelines from Kafka to Kafka: input, output, state and positions in one transaction (reliability, section 4). The
 //! only user of rdkafka.
 //!
-//! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `group` is
+//! `client` makes settings, `settings` and `reach` tell mistakes in them early, `topics` looks after topics, `needs` says which, `group` is
 //! a member, `member` the one there is now, `inbox` reads partitions, `restore` finds where they go on (`begins`) and with which state (`reading`),
 //! `outbox` takes rows, `committer` does what `txn` says, `changelog` and `token` are what is
 //! written, `statistics` how far the library has fetched, `checkpoints` what need not be read again (`rounds` writes them), `raw` is the only unsafe code, `run` puts it together.
@@ -20,6 +20,7 @@ pub mod grown;
 mod history_tests;
 pub mod inbox;
 pub mod member;
+pub mod needs;
 pub mod outbox;
 pub mod outlook;
 pub mod owned;

@@ -148,7 +148,7 @@ impl KafkaOutbox {
 
     /// Says how often failures were repeated.
     pub fn close_log(&mut self) {
-        self.log.close(&self.pipeline);
+        self.log.close();
     }
 
     fn input(&self, row: &Row) -> Input {
@@ -322,7 +322,7 @@ impl Outbox for KafkaOutbox {
         for emission in &self.emissions {
             *(emission.count)(&mut self.counts) += 1;
             if let Some(failure) = &emission.failure {
-                self.log.failed(&self.pipeline, &failure.0, &failure.1);
+                self.log.failed(&failure.0, &failure.1);
             }
             let Some((topic, partition)) = emission.target else { continue };
             let bytes = |span: Option<Span>| {

@@ -1,10 +1,12 @@
 //! What the cluster says about a plan before it runs: which topics there are, and whether they keep what is written.
 
-use super::run::changelog_topic;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::needs::{self, Need};
 use super::topics::Topics;
 use crate::config::diagnostic::Diagnostic;
-use crate::config::kafka::KafkaSink;
-use crate::config::pipeline::{Sink, Source};
+use crate::config::pipeline::Source;
 use crate::config::values::print_duration;
 use crate::files::Trouble;
 use crate::plan::Plan;
@@ -14,28 +16,27 @@ use crate::plan::Plan;
 /// # Errors
 /// The cluster does not answer.
 pub fn topics(plan: &Plan, topics: &Topics) -> Result<Vec<String>, Trouble> {
-    let pipeline = &plan.pipeline;
-    let mut lines = Vec::new();
-    let mut look = |role: &str, topic: &str, made: bool| -> Result<(), Trouble> {
-        let state = match (topics.partitions(topic)?, made) {
-            (Some(1), _) => "1 partition".to_owned(),
-            (Some(count), _) => format!("{count} partitions"),
-            (None, true) => "missing, is made".to_owned(),
-            (None, false) => "missing, and nobody asked to make it: `create: {}`".to_owned(),
-        };
-        lines.push(format!("{role} {topic}: {state}"));
-        Ok(())
+    let (mut lines, mut partitions) = (Vec::new(), BTreeMap::new());
+    let said = |found: Option<i32>| match found {
+        Some(1) => "1 partition".to_owned(),
+        Some(count) => format!("{count} partitions"),
+        None => "missing".to_owned(),
     };
-    if let Source::Kafka(source) = &pipeline.source {
+    if let Source::Kafka(source) = &plan.pipeline.source {
         for topic in &source.topics {
-            look("source", topic, false)?;
-            if pipeline.state.durable && plan.stages.iter().any(|stage| stage.key.is_some()) {
-                look("changelog", &changelog_topic(&pipeline.name, topic), pipeline.state.create_changelog)?;
-            }
+            let found = topics.partitions(topic)?;
+            lines.push(format!("source {topic}: {}", said(found)));
+            partitions.insert(Arc::from(topic.as_str()), found.and_then(|n| u32::try_from(n).ok()).unwrap_or(0));
         }
     }
-    for (role, sink) in sinks(plan) {
-        look(role, &sink.topic, sink.create.is_some())?;
+    for Need { role, wanted, may_create, setting } in needs::of(plan, &partitions) {
+        let found = topics.partitions(&wanted.topic)?;
+        let way_out = match (found, may_create) {
+            (Some(_), _) => String::new(),
+            (None, true) => ", is made".to_owned(),
+            (None, false) => format!("; {setting} makes it, or: {}", wanted.command(topics.brokers())),
+        };
+        lines.push(format!("{role} {}: {}{way_out}", wanted.topic, said(found)));
     }
     Ok(lines)
 }
@@ -43,7 +44,7 @@ pub fn topics(plan: &Plan, topics: &Topics) -> Result<Vec<String>, Trouble> {
 /// Whether topics that get records with their event time keep them, and keep that time.
 pub fn warnings(plan: &Plan, topics: &Topics) -> Vec<Diagnostic> {
     let mut findings: Vec<Diagnostic> = Vec::new();
-    for (_, sink) in sinks(plan).filter(|(_, sink)| sink.event_timestamp) {
+    for (_, sink) in needs::sinks(plan).filter(|(_, sink)| sink.event_timestamp) {
         // A topic that is missing is said elsewhere; settings that may not be read are no reason to stop.
         let Ok(Some(_)) = topics.partitions(&sink.topic) else { continue };
         let Ok(settings) = topics.settings(&sink.topic) else { continue };
@@ -73,18 +74,4 @@ pub fn warnings(plan: &Plan, topics: &Topics) -> Vec<Diagnostic> {
         findings.push(Diagnostic { file: plan.pipeline.file.clone(), ..finding });
     }
     findings
-}
-
-fn sinks(plan: &Plan) -> impl Iterator<Item = (&'static str, &KafkaSink)> {
-    let pipeline = &plan.pipeline;
-    let all = [
-        ("sink", Some(&pipeline.sink)),
-        ("late", pipeline.late.as_ref()),
-        ("duplicates", pipeline.duplicates.as_ref()),
-        ("dead letters", pipeline.errors.dead_letter.as_ref()),
-    ];
-    all.into_iter().filter_map(|(role, sink)| match sink {
-        Some(Sink::Kafka(sink)) => Some((role, &**sink)),
-        _ => None,
-    })
 }

@@ -16,6 +16,7 @@ use super::committer::{Committer, Setup};
 use super::grown::grown;
 use super::inbox::{Judge, KafkaInbox, Settings, Tokens};
 use super::member::Member;
+use super::needs;
 use super::outbox::{KafkaOutbox, Target, Targets, kafka_sink};
 use super::restore::Job;
 use super::topics::{Topics, Wanted};
@@ -26,7 +27,7 @@ use crate::files::Trouble;
 use crate::files::place::StateDir;
 use crate::files::sink::Counts;
 use crate::ops::Seat;
-use crate::plan::{OutputKind, Plan};
+use crate::plan::Plan;
 use crate::stage::Counters;
 use crate::task::Task;
 use crate::worker::{Ended, Pace, Worker};
@@ -105,48 +106,48 @@ impl Means {
             let count = topics.partitions(topic)?.unwrap_or(0);
             partitions.insert(Arc::from(topic.as_str()), u32::try_from(count).unwrap_or(0));
         }
-        let most = partitions.values().copied().max().and_then(|n| i32::try_from(n).ok()).unwrap_or(1);
-        let updates = plan.stages.last().is_some_and(|stage| stage.traits.output == OutputKind::Upsert);
-        let mut names: Vec<String> = Vec::new();
-        let mut target = |sink: &KafkaSink, updates: bool, setting: &str| -> Result<Target, Trouble> {
+        for (_, sink) in needs::sinks(plan) {
             same_cluster(sink, clients.brokers())?;
-            let wanted = Wanted::output(sink.topic.clone(), &sink.create.clone().unwrap_or_default(), most, updates);
-            let partitions = topics.ensure(&wanted, sink.create.is_some(), setting)?;
+        }
+        let needs = needs::of(plan, &partitions);
+        needs::refuse_missing(&needs, topics)?;
+        let mut found: BTreeMap<&str, i32> = BTreeMap::new();
+        for need in &needs {
+            found.insert(&need.wanted.topic, topics.ensure(&need.wanted)?);
+        }
+        let mut names: Vec<String> = Vec::new();
+        let mut target = |sink: &KafkaSink| -> Result<Target, Trouble> {
+            let partitions = found.get(sink.topic.as_str()).copied().unwrap_or(1);
             let topic = names.iter().position(|name| *name == sink.topic).unwrap_or_else(|| {
                 names.push(sink.topic.clone());
                 names.len() - 1
             });
             Ok(Target { topic, partitions, event_timestamp: sink.event_timestamp })
         };
-        let create = "`create: {}` beside its `topic`";
-        let mut route = |sink: Option<&crate::config::pipeline::Sink>| {
-            sink.map(|sink| target(kafka_sink(sink)?, false, create)).transpose()
-        };
+        let mut route =
+            |sink: Option<&crate::config::pipeline::Sink>| sink.map(|sink| target(kafka_sink(sink)?)).transpose();
         let late = route(pipeline.late.as_ref())?;
         let duplicates = route(pipeline.duplicates.as_ref())?;
         let dead = route(pipeline.errors.dead_letter.as_ref())?;
-        let main = target(sink, updates, create)?;
+        let main = target(sink)?;
         let (mut changelogs, mut known) = (BTreeMap::new(), partitions.clone());
-        let has_state = plan.stages.iter().any(|stage| stage.key.is_some());
-        if pipeline.state.durable {
-            for (topic, count) in &partitions {
-                let name = changelog_topic(&pipeline.name, topic);
-                let count = i32::try_from(*count).unwrap_or(0);
-                // State of stages that are gone is taken away; one that cannot be taken on is refused when they come back.
-                if !has_state && topics.partitions(&name)?.is_none_or(|found| found < count) {
-                    continue;
-                }
-                let wanted = Wanted::changelog(name.clone(), count, pipeline.state.changelog_replication);
-                let may = pipeline.state.create_changelog;
-                let found = topics.ensure(&wanted, may, "`state: { changelog: { create: true } }`")?;
-                topics.verify_changelog(&wanted, found)?;
-                if found < count && source.until.is_some() {
-                    return Err(grown(topic, u32::try_from(found).unwrap_or(0), count, &name, topics.brokers()));
-                }
-                known.insert(Arc::clone(topic), u32::try_from(found).unwrap_or(0));
-                changelogs.insert(Arc::clone(topic), names.len());
-                names.push(name);
+        for (topic, count) in &partitions {
+            let (name, count) = (changelog_topic(&pipeline.name, topic), i32::try_from(*count).unwrap_or(0));
+            let needed = found.get(name.as_str()).copied();
+            // State of stages that are gone is taken away; one that cannot be taken on is refused when they come back.
+            let found = match needed {
+                None if pipeline.state.durable => topics.partitions(&name)?.filter(|found| *found >= count),
+                needed => needed,
+            };
+            let Some(found) = found else { continue };
+            let wanted = Wanted::changelog(name.clone(), count, pipeline.state.changelog_replication);
+            topics.verify_changelog(&wanted, found)?;
+            if found < count && source.until.is_some() {
+                return Err(grown(topic, u32::try_from(found).unwrap_or(0), count, &name, topics.brokers()));
             }
+            known.insert(Arc::clone(topic), u32::try_from(found).unwrap_or(0));
+            changelogs.insert(Arc::clone(topic), names.len());
+            names.push(name);
         }
         // Of partitions that came later there is no state.
         let partitions = known;

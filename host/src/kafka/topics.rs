@@ -209,17 +209,11 @@ impl Topics {
         Err(trouble("the broker does not know it".to_owned()))
     }
 
-    /// Sees to it that a topic is there, and gives its number of partitions. Missing ones are made if `may_create`.
-    pub fn ensure(&self, wanted: &Wanted, may_create: bool, setting: &str) -> Result<i32, Trouble> {
+    /// Sees to it that a topic is there, and gives its number of partitions. A missing one is made: those that may not
+    /// be were refused before (`needs`).
+    pub fn ensure(&self, wanted: &Wanted) -> Result<i32, Trouble> {
         if let Some(found) = self.partitions(&wanted.topic)? {
             return Ok(found);
-        }
-        if !may_create {
-            let command = wanted.command(&self.brokers);
-            return Err(Trouble::new(
-                format!("there is no topic {}", wanted.topic),
-                format!("let tamis make it with {setting}, or: {command}"),
-            ));
         }
         self.create(wanted)?;
         tracing::info!("made the topic {} with {} partitions", wanted.topic, wanted.partitions);

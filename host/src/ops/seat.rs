@@ -426,6 +426,7 @@ impl Seat {
         match (told.phase, told.away) {
             (_, Some(why)) => format!("{why}: waiting"),
             (Phase::Starting, _) => "joining the group".to_owned(),
+            (Phase::Restoring, _) if restoring.is_empty() => "restoring state".to_owned(),
             (Phase::Restoring, _) => {
                 let (read, left) = restoring.iter().fold((0, 0), |(r, l), (read, left)| (r + read, l + left));
                 format!("restoring state: {read} records read, about {left} left")
