@@ -103,6 +103,8 @@ pub trait Outbox: Out {
         source: Position,
         kind: Commit,
     ) -> Result<Outcome, Trouble>;
+    /// A task has written much since the last commit: what can be taken back may be on its way before the next one.
+    fn ahead(&mut self, _plan: &Plan, _task: &mut Task) {}
     /// Nothing since the last commit has happened.
     fn abandon(&mut self) -> Result<(), Trouble> {
         Ok(())
@@ -326,6 +328,7 @@ impl<'a> Worker<'a> {
                 return Ok(None);
             }
         }
+        self.write_ahead();
         if self.order()? {
             return Ok(None);
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
@@ -28,6 +28,9 @@ use crate::ops::Seat;
 use crate::plan::Plan;
 use crate::task::{Sealed, Sum, Task};
 use crate::worker::{Became, Came, Outcome};
+
+mod ahead;
+mod patience;
 
 /// How long a run that ends, or tasks that leave, may take for a last checkpoint.
 const LAST: Duration = Duration::from_secs(1);
@@ -448,9 +451,8 @@ impl Committer {
                 Some(_) => task.seal_pending(work.plan),
                 None => task.seal(work.plan),
             };
-            let last = self.setup.tokens.borrow().get(&place).map_or(0, |known| known.last.sequence);
             let token = Token {
-                sequence: last + 1,
+                sequence: next_sequence(&self.setup.tokens, &place),
                 nonce: nonce(),
                 watermark: task.marker().event.now().time,
                 entries: task.entries(),
@@ -526,29 +528,11 @@ impl Committer {
             }
         }
     }
+}
 
-    /// A group that waits for partitions does not wait for a broker for ever.
-    fn watch_group(&mut self) {
-        let consumer = self.setup.consumer.borrow();
-        if self.deadline.is_none() && consumer.as_ref().is_some_and(|consumer| consumer.context().is_waited_for()) {
-            self.deadline = Some(Instant::now() + self.setup.clients.revoke_patience());
-        }
-    }
-
-    /// Whoever asked for a stop does not wait for a broker for ever.
-    fn watch_stop(&mut self) -> Result<(), Trouble> {
-        if !self.setup.stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let seen = *self.stop_seen.get_or_insert_with(Instant::now);
-        if seen.elapsed() < self.setup.patience {
-            return Ok(());
-        }
-        Err(Trouble::new(
-            format!("Kafka did not answer within {} s after the stop was asked for", self.setup.patience.as_secs()),
-            "nothing is lost: the next run goes on after the last commit",
-        ))
-    }
+/// Number of the commit of a task that comes next.
+fn next_sequence(tokens: &Tokens, place: &Place) -> u64 {
+    tokens.borrow().get(place).map_or(0, |known| known.last.sequence) + 1
 }
 
 /// Tells that it still tries.

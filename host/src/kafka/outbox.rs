@@ -319,25 +319,29 @@ impl Outbox for KafkaOutbox {
 
     fn settle(&mut self) -> Result<(), Trouble> {
         let (began, some) = (Instant::now(), !self.emissions.is_empty());
+        // The library reads values where they are: they are its own until all is delivered.
+        let bytes = Arc::new(std::mem::take(&mut self.pending));
+        self.committer.lend(Arc::clone(&bytes));
         for emission in &self.emissions {
             *(emission.count)(&mut self.counts) += 1;
             if let Some(failure) = &emission.failure {
                 self.log.failed(&failure.0, &failure.1);
             }
             let Some((topic, partition)) = emission.target else { continue };
-            let bytes = |span: Option<Span>| {
+            let part = |span: Option<Span>| {
                 let span = span?;
-                self.pending.get(span.start as usize..(span.start + span.len) as usize)
+                bytes.get(span.start as usize..(span.start + span.len) as usize)
             };
             self.committer.produce(&Record {
                 topic,
                 partition,
-                key: bytes(emission.key),
-                value: bytes(emission.value),
+                key: part(emission.key),
+                value: part(emission.value),
                 timestamp: emission.timestamp,
                 headers: &emission.headers,
             })?;
         }
+        self.pending = Arc::try_unwrap(bytes).unwrap_or_else(|_| self.committer.buffer());
         self.pending.clear();
         self.emissions.clear();
         self.refused = None;
@@ -396,6 +400,10 @@ impl Outbox for KafkaOutbox {
             }
         }
         Ok(outcome)
+    }
+
+    fn ahead(&mut self, plan: &Plan, task: &mut Task) {
+        self.committer.ahead(plan, task);
     }
 
     fn abandon(&mut self) -> Result<(), Trouble> {

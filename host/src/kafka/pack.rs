@@ -1,8 +1,10 @@
-//! Records that are handed to the producer together: changes of state, for the most part.
+//! What is handed to the producer without a copy: records that leave together, changes of state for the most part, and
+//! values of single ones.
 
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use rdkafka::bindings::{rd_kafka_message_t, rd_kafka_resp_err_t};
 
@@ -62,6 +64,54 @@ impl Pack {
     }
 }
 
+/// Bytes that are lent at most, about: more would be much to hold for a long interval between commits.
+const MOST: usize = 32 << 20;
+
+/// Memory that the library reads values from until all is delivered. Nobody can write to what two own.
+#[derive(Debug, Default)]
+pub struct Lent {
+    held: Vec<Arc<Vec<u8>>>,
+    size: usize,
+    free: Vec<Vec<u8>>,
+}
+
+impl Lent {
+    /// Holds memory, unless it is too much together: then what lies in it is copied.
+    pub fn hold(&mut self, bytes: Arc<Vec<u8>>) {
+        if self.size + bytes.capacity() <= MOST {
+            self.size += bytes.capacity();
+            self.held.push(bytes);
+        }
+    }
+
+    /// Whether a value lies in what was held last.
+    pub fn has(&self, value: &[u8]) -> bool {
+        let value = value.as_ptr_range();
+        let is_in = |held: &Arc<Vec<u8>>| {
+            let held = held.as_ptr_range();
+            held.start <= value.start && value.end <= held.end
+        };
+        self.held.last().is_some_and(is_in)
+    }
+
+    /// Empty memory to fill next.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// All is delivered: nothing is held any more.
+    pub fn free(&mut self) {
+        self.size = 0;
+        for bytes in self.held.drain(..) {
+            // Whoever lent it may hold it still.
+            if let Ok(mut bytes) = Arc::try_unwrap(bytes) {
+                bytes.clear();
+                self.free.push(bytes);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +140,24 @@ mod tests {
         assert_eq!((at, pack.len()), (12, 3));
         pack.clear();
         assert_eq!((places(&pack, 0..1, &mut 0), pack.is_empty()), (Vec::new(), true));
+    }
+
+    #[test]
+    fn a_value_that_is_lent_lies_in_what_was_held_last_until_all_is_delivered() {
+        let mut lent = Lent::default();
+        let (one, two) = (Arc::new(b"one".to_vec()), Arc::new(b"two".to_vec()));
+        lent.hold(Arc::clone(&one));
+        assert!(lent.has(&one[..]) && lent.has(&one[1..2]) && !lent.has(&two[..]) && !lent.has(b"one"));
+        lent.hold(Arc::clone(&two));
+        assert!(lent.has(&two[..]));
+        drop(one);
+        lent.free();
+        assert!(!lent.has(&two[..]), "it is not held any more");
+        let buffer = lent.buffer();
+        assert_eq!((buffer.len(), buffer.capacity() >= 3), (0, true), "the first one's memory");
+        assert_eq!(lent.buffer().capacity(), 0, "the other is somebody's still");
+        let large = Arc::new(vec![0; MOST + 1]);
+        lent.hold(Arc::clone(&large));
+        assert!(!lent.has(&large[..]), "too much: it is copied");
     }
 }

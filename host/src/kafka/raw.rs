@@ -22,7 +22,7 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 pub use super::fault::Fault;
-pub use super::pack::Pack;
+pub use super::pack::{Lent, Pack};
 use crate::batch::Headers;
 
 /// Records of a pack that are handed over at once.
@@ -47,6 +47,8 @@ pub struct Producer {
     /// Packs that the library reads from until all is delivered, and such that are free.
     lent: Vec<Pack>,
     free: Vec<Pack>,
+    /// The same for values of single records.
+    values: Lent,
 }
 
 // The library is thread safe; the rest is used by one thread at a time.
@@ -93,7 +95,8 @@ impl Producer {
         // Safety: the client is alive; each topic handle is freed in `drop`.
         let main = unsafe { rd::rd_kafka_queue_get_main(rk) };
         let (lent, free) = (Vec::new(), Vec::new());
-        let mut producer = Producer { rk, main, topics: Vec::new(), signals, failed: None, lent, free };
+        let values = Lent::default();
+        let mut producer = Producer { rk, main, topics: Vec::new(), signals, failed: None, lent, free, values };
         for topic in topics {
             let name = CString::new(topic.as_str()).map_err(|_| invalid(format!("`{topic}` is no topic name")))?;
             let handle = unsafe { rd::rd_kafka_topic_new(rk, name.as_ptr(), null_mut()) };
@@ -118,7 +121,12 @@ impl Producer {
         result(unsafe { rd::rd_kafka_begin_transaction(self.rk) })
     }
 
-    /// Hands a record to the library, which copies it. `QueueFull`: serve, and try again.
+    /// Memory that values of the records which are produced next may lie in, which are not copied then.
+    pub fn values(&mut self) -> &mut Lent {
+        &mut self.values
+    }
+
+    /// Hands a record to the library, which copies it, but for a value that was lent. `QueueFull`: serve, and try again.
     pub fn produce(&mut self, record: &Record<'_>) -> Result<(), Fault> {
         let Some(&topic) = self.topics.get(record.topic) else {
             return Err(Fault::of(RDKafkaErrorCode::UnknownTopic, "no such topic"));
@@ -130,10 +138,12 @@ impl Producer {
         type Union = rd::rd_kafka_vu_s__bindgen_ty_1;
         use rd::rd_kafka_vtype_t as kind;
         let part = |vtype, u| rd::rd_kafka_vu_t { vtype, u };
+        let is_lent = record.value.is_some_and(|value| self.values.has(value));
+        let flags = if is_lent { 0 } else { rd::RD_KAFKA_MSG_F_COPY };
         let mut parts = [
             part(kind::RD_KAFKA_VTYPE_RKT, Union { rkt: topic }),
             part(kind::RD_KAFKA_VTYPE_PARTITION, Union { i32_: record.partition }),
-            part(kind::RD_KAFKA_VTYPE_MSGFLAGS, Union { i: rd::RD_KAFKA_MSG_F_COPY }),
+            part(kind::RD_KAFKA_VTYPE_MSGFLAGS, Union { i: flags }),
             part(kind::RD_KAFKA_VTYPE_TIMESTAMP, Union { i64_: record.timestamp }),
             part(kind::RD_KAFKA_VTYPE_KEY, Union { mem: memory(record.key) }),
             part(kind::RD_KAFKA_VTYPE_VALUE, Union { mem: memory(record.value) }),
@@ -146,7 +156,8 @@ impl Producer {
             parts[count] = part(kind::RD_KAFKA_VTYPE_HEADERS, Union { headers });
             count += 1;
         }
-        // Safety: the parts are of the kinds they say; headers go over to the library if it takes the record.
+        // Safety: the parts are of the kinds they say; a value that is not copied stays as it is until all is delivered,
+        // since two own it and nobody can write to it; headers go over to the library if it takes the record.
         let done = result(unsafe { rd::rd_kafka_produceva(self.rk, parts.as_ptr(), count) });
         if done.is_err() && !headers.is_null() {
             unsafe { rd::rd_kafka_headers_destroy(headers) };
@@ -240,6 +251,7 @@ impl Producer {
                 pack.clear();
                 self.free.push(pack);
             }
+            self.values.free();
         }
         all
     }
@@ -548,6 +560,20 @@ impl Message<'_> {
             }
         }
         headers
+    }
+}
+
+/// Lets freed memory stay with the process, as far as 128 MB at the end of a heap: the client frees and wants some
+/// megabytes for every request, and each page that the system takes and gives anew is cleared by it.
+pub fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // Safety: both are settings of the allocator, M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h.
+    unsafe {
+        unsafe extern "C" {
+            fn mallopt(setting: c_int, value: c_int) -> c_int;
+        }
+        mallopt(-1, 128 << 20);
+        mallopt(-3, 32 << 20);
     }
 }
 

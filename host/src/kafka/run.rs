@@ -18,6 +18,7 @@ use super::inbox::{Judge, KafkaInbox, Settings, Tokens};
 use super::member::Member;
 use super::needs;
 use super::outbox::{KafkaOutbox, Target, Targets, kafka_sink};
+use super::raw::keep_freed_memory;
 use super::restore::Job;
 use super::topics::{Topics, Wanted};
 use crate::chain::Chain;
@@ -223,6 +224,7 @@ pub fn work(
     stop: Arc<AtomicBool>,
     seat: &Arc<Seat>,
 ) -> Result<Did, Trouble> {
+    keep_freed_memory();
     let (source, _) = ends(&plan.pipeline)?;
     let Means { clients, topics, targets, changelogs, partitions, exactly_once, accept_loss, instance, dir } = means;
     let worker = std::thread::current();

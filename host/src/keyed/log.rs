@@ -42,6 +42,7 @@ impl Keyed {
 
     /// Takes back every write since the savepoint.
     pub fn undo(&mut self, to: Mark) {
+        debug_assert!(to.log >= self.ahead, "what was given ahead lasts until the seal");
         while self.log.len() > to.log {
             match self.log.pop() {
                 Some(Step::Marked { space, hash, new }) => {

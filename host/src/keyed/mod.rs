@@ -190,6 +190,8 @@ pub struct Keyed {
     /// Every wake, as they fire: space and number of its entry.
     wakes: Wakes,
     log: Vec<Step>,
+    /// So many steps of the log were given by `ahead`.
+    ahead: usize,
     /// Entries as they were, for the log.
     olds: Vec<Entry>,
     quota: Quota,

@@ -52,7 +52,7 @@ impl Keyed {
         }
     }
 
-    /// The changes that the steps of a log make.
+    /// The changes that the steps of a log make, without those that were given ahead.
     pub(super) fn seal_steps(&mut self, steps: &[Step]) -> Vec<Change> {
         let mut changes = Vec::new();
         if steps.is_empty() {
@@ -70,15 +70,20 @@ impl Keyed {
         let is_gone = |at: usize, space: &i64| dropped.get(space).is_some_and(|&drop| at < drop);
         let mut done = HashTable::new();
         let mut room = Vec::new();
+        let ahead = std::mem::take(&mut self.ahead);
         for (at, step) in steps.iter().enumerate() {
             match step {
                 Step::Marked { space, hash, new } if !is_gone(at, space) => {
                     self.digest_of(*space, |sum| sum.wrapping_add(mark_digest(*space, *hash, new)));
-                    push_mark(&mut changes, *space, *hash, Some(*new));
+                    if at >= ahead {
+                        push_mark(&mut changes, *space, *hash, Some(*new));
+                    }
                 }
                 Step::Unmarked { space, hash, old } if !is_gone(at, space) => {
                     self.digest_of(*space, |sum| sum.wrapping_sub(mark_digest(*space, *hash, old)));
-                    push_mark(&mut changes, *space, *hash, None);
+                    if at >= ahead {
+                        push_mark(&mut changes, *space, *hash, None);
+                    }
                 }
                 Step::Entry { space, key, old } if !is_gone(at, space) => {
                     if first_time(&mut done, *space, *key) {

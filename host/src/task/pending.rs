@@ -15,6 +15,16 @@ impl Task {
         self.states.iter().flatten().map(Keyed::unsealed).sum()
     }
 
+    /// Marks that can be written before the seal, by stage (`Keyed::ahead`).
+    pub fn ahead(&mut self, plan: &Plan) -> Vec<Sealed> {
+        self.sealed(plan, Keyed::ahead)
+    }
+
+    /// At most so many writes would `ahead` give.
+    pub fn unwritten(&self) -> usize {
+        self.states.iter().flatten().map(Keyed::unwritten).sum()
+    }
+
     /// The last seal lasts.
     pub fn settle(&mut self) {
         self.states.iter_mut().flatten().for_each(Keyed::settle);

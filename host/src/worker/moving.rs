@@ -8,6 +8,8 @@ use crate::time::Activity;
 
 /// Writes since the last commit after which the next one comes early: about 100 MB.
 const LONG: usize = 1_000_000;
+/// Writes of a task since it was asked last after which it is asked what can be written before the commit.
+const AHEAD: usize = 2_048;
 /// How long the task of a partition that was lost is kept, ns: it may come back with nothing done to it.
 const COMES_BACK: i64 = 60_000_000_000;
 
@@ -188,6 +190,13 @@ impl Worker<'_> {
     /// What could be undone has grown so long that it is time for a commit.
     pub(super) fn is_log_long(&self) -> bool {
         self.tasks.iter().map(|running| running.task.unsealed()).sum::<usize>() > LONG
+    }
+
+    /// Lets go on its way what need not wait for the commit.
+    pub(super) fn write_ahead(&mut self) {
+        for running in self.tasks.iter_mut().filter(|running| running.task.unwritten() >= AHEAD) {
+            self.outbox.ahead(&self.plan, &mut running.task);
+        }
     }
 
     /// Whoever has the turn had nothing to commit.
