@@ -48,6 +48,8 @@ struct World {
     place: Place,
     log: Vec<Record>,
     next: u64,
+    /// The offset behind the last commit.
+    committed: u64,
     commits: u64,
     marker: Option<Marker>,
     round: Option<Round>,
@@ -59,6 +61,9 @@ struct World {
     /// them any more.
     over: usize,
     freed: usize,
+    /// Changes that were written ahead; commits that failed.
+    given: usize,
+    aborted: usize,
 }
 
 impl World {
@@ -70,6 +75,7 @@ impl World {
             place: ("t".into(), 0),
             log: Vec::new(),
             next: 0,
+            committed: 0,
             commits: 0,
             marker: None,
             round: None,
@@ -78,6 +84,8 @@ impl World {
             warm: 0,
             over: 0,
             freed: 0,
+            given: 0,
+            aborted: 0,
         }
     }
 
@@ -104,6 +112,27 @@ impl World {
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.log.push((self.next, key.to_vec(), value.map(<[u8]>::to_vec)));
         self.next += 1;
+    }
+
+    /// Only marks, of which some are on their way before the commit.
+    fn ahead(&mut self, dice: &mut Dice) {
+        let now = self.commits as i64;
+        let keys: Vec<u64> = (0..8).map(|_| dice.below(60)).collect();
+        let mut session = std::mem::take(&mut self.keyed).session(begin(&keys, now, now));
+        let until = now + 3 + dice.below(40) as i64;
+        session.seen(100 * dice.below(3) as i64, &[until], &[dice.below(8) as u32], dice.below(2) == 0).unwrap();
+        self.keyed = session.finish().keyed;
+        let changes = self.keyed.ahead();
+        self.given += changes.len();
+        let sealed = Sealed { stage: STAGE.to_owned(), identity: "{}".to_owned(), changes };
+        changelog::records(&sealed, self.commits + 1, |key, value| self.put(key, value));
+    }
+
+    /// The transaction is aborted, and with it what was ahead of its commit: nobody reads that. Its offsets are gone.
+    fn abort(&mut self) {
+        self.keyed.revert();
+        self.log.retain(|(offset, ..)| *offset < self.committed);
+        self.aborted += 1;
     }
 
     /// As the committer does it.
@@ -151,6 +180,7 @@ impl World {
         let marker = Marker { token, next: Vec::new(), partitions: 1, task, stages: vec![stage] };
         self.put(MARKER_KEY, Some(&changelog::write_marker(&marker).unwrap()));
         self.marker = Some(marker);
+        self.committed = self.next;
         self.buried.done(&self.place, count);
         if !dropped.changes.is_empty() {
             self.buried.add(&self.place, vec![dropped]);
@@ -247,7 +277,20 @@ fn live(seed: u64, without: Without) -> World {
     let mut dice = Dice::new(seed);
     let mut world = World::new(without);
     for _ in 0..150 {
+        for _ in 0..dice.below(3) {
+            world.ahead(&mut dice);
+        }
         world.call(&mut dice);
+        for _ in 0..dice.below(2) {
+            world.ahead(&mut dice);
+        }
+        if dice.below(8) == 0 {
+            world.abort();
+            if dice.below(2) == 0 {
+                world.restart();
+            }
+            continue;
+        }
         world.commit();
         for _ in 0..dice.below(4) {
             world.slice(&mut dice);
@@ -270,16 +313,18 @@ fn live(seed: u64, without: Without) -> World {
 
 /// Restores of many histories that were wrong, and records that stay for ever beyond what is alive.
 fn harm(without: Without) -> (usize, usize) {
-    let (mut wrong, mut dead, mut warm, mut lazy) = (0, 0, 0, usize::MAX);
+    let (mut wrong, mut dead, mut warm, mut lazy, mut given) = (0, 0, 0, usize::MAX, usize::MAX);
     for seed in 1..=40 {
         let world = live(seed, without);
         let stats = world.keyed.stats();
         wrong += world.wrong;
         warm += world.warm;
+        given = given.min(world.given).min(10 * world.aborted);
         lazy = lazy.min(world.over).min(world.freed);
         dead += world.log.len() - (stats.marks + stats.entries) as usize - 1;
     }
     assert!(lazy > 20, "{lazy} marks that outlived their time are too few to prove anything");
+    assert!(given > 50, "{given} changes ahead of their commits are too few to prove anything");
     assert!(warm > 200, "{warm} restores from checkpoints are too few to prove anything");
     (wrong, dead)
 }

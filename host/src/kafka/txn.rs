@@ -1,8 +1,8 @@
 //! What to do next with a transaction, and with the producer that holds it. Pure: events in, one action out; the
 //! committer does it against Kafka, a simulator against a model of it.
 //!
-//! Exactly once: begin, outputs, then to close: write state and marker, flush, put the positions in, commit. At least
-//! once there is no transaction: outputs are flushed before state is written, and state before positions are committed.
+//! Exactly once: begin, outputs and what state can be ahead of the close (committer/ahead.rs), then to close: write the
+//! rest of the state and the marker, flush, put the positions in, commit. At least once there is no transaction: outputs are flushed before state is written, and state before positions are committed.
 //!
 //! Two rules stand above all. After an answer that is not clear the client is not believed: the producer goes, and what
 //! happened is read from Kafka. And a producer some request of which may have a late copy (tainted) goes before the next
