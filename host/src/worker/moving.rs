@@ -9,7 +9,7 @@ use crate::time::Activity;
 /// Writes since the last commit after which the next one comes early: about 100 MB.
 const LONG: usize = 1_000_000;
 /// Writes of a task since it was asked last after which it is asked what can be written before the commit.
-const AHEAD: usize = 2_048;
+const AHEAD: usize = 256;
 /// How long the task of a partition that was lost is kept, ns: it may come back with nothing done to it.
 const COMES_BACK: i64 = 60_000_000_000;
 
