@@ -21,7 +21,7 @@ use crate::median;
 /// How long records are sent, and how much of the beginning does not count.
 const LENGTH: Duration = Duration::from_secs(6);
 const WARM_UP: u64 = 2;
-const ROUNDS: u64 = 2;
+const ROUNDS: u64 = 3;
 /// Records of the runs that find out what full load is, and how many runs.
 const FULL: u64 = 500_000;
 const FULL_ROUNDS: u64 = 3;

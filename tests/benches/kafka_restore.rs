@@ -16,14 +16,17 @@ use crate::median;
 /// Keys of the state that is restored. The budget speaks of five millions, which take longer to write than to restore.
 const KEYS: u64 = 2_000_000;
 const ROUNDS: u64 = 3;
-/// How long commits are counted without checkpoints, and at least with them.
+/// How long commits are counted without checkpoints.
 const LENGTH: Duration = Duration::from_secs(8);
+/// How much longer with them, for every million keys: a few thousand are written after each commit, and every partition
+/// is to have its checkpoint.
+const LONGER: Duration = Duration::from_secs(6);
 /// So often they are counted again until every partition has a checkpoint.
-const PATIENCE: usize = 8;
-/// Between two commits here: checkpoints are written a little after each.
-const COMMIT: Duration = Duration::from_millis(50);
+const PATIENCE: usize = 3;
+/// Between two commits here.
+const COMMIT: Duration = Duration::from_millis(25);
 /// New records between two commits.
-const RECORDS: u64 = 500;
+const RECORDS: u64 = 250;
 /// Commits at the beginning that do not count: state was just restored.
 const WARM_UP: usize = 20;
 /// Work after a commit that takes longer was for a checkpoint, ms; else there was none.
@@ -127,19 +130,18 @@ fn checkpoints(below: &Path) -> PathBuf {
 
 /// What writing checkpoints costs commits. Leaves a checkpoint of every partition.
 fn commits(run: &Run<'_>, fresh: &mut u64) {
-    let without = committed(run, fresh, "1h").0;
-    let mut with = Vec::new();
-    let mut found = 0;
-    for turn in 0..PATIENCE {
-        let (more, begun_with) = committed(run, fresh, "1s");
-        with.extend(more);
-        found = begun_with;
-        say(&format!("P7: {found} of {PARTITIONS} partitions had a checkpoint when turn {turn} began"));
+    let without = committed(run, fresh, "1h", LENGTH);
+    let length = LENGTH + LONGER.mul_f64(*fresh as f64 / 1e6);
+    let (mut with, mut found) = (Vec::new(), 0);
+    for _ in 0..PATIENCE {
+        with.extend(committed(run, fresh, "1s", length));
+        found = warm(&start(run, &run.pipeline("exactly-once", false, ""), fresh).said).0;
+        say(&format!("P7: {found} of {PARTITIONS} partitions have a checkpoint"));
         if found == PARTITIONS {
             break;
         }
     }
-    let seconds = PATIENCE as u64 * LENGTH.as_secs();
+    let seconds = PATIENCE as u64 * length.as_secs();
     assert_eq!(found, PARTITIONS, "partitions with a whole checkpoint after {seconds} s with commits every {COMMIT:?}");
     let mut work: Vec<f64> = with.iter().map(|commit| commit.work).filter(|&work| work >= WORK).collect();
     assert!(!work.is_empty(), "none of {} commits was followed by work on a checkpoint", with.len());
@@ -169,8 +171,8 @@ struct Commit {
     work: f64,
 }
 
-/// Commits while records come, with checkpoints as often as said; and how many partitions began with one.
-fn committed(run: &Run<'_>, fresh: &mut u64, checkpoint: &str) -> (Vec<Commit>, i32) {
+/// Commits while records come, with checkpoints as often as said.
+fn committed(run: &Run<'_>, fresh: &mut u64, checkpoint: &str, length: Duration) -> Vec<Commit> {
     let file = run.pipeline("exactly-once", false, "");
     let text = std::fs::read_to_string(&file).expect("the pipeline");
     let text = text.replace("state: { changelog", &format!("state: {{ checkpoint: {checkpoint}, changelog"));
@@ -191,14 +193,17 @@ fn committed(run: &Run<'_>, fresh: &mut u64, checkpoint: &str) -> (Vec<Commit>, 
         let came = (0..PARTITIONS).filter(|&p| out(&client, &run.sink, p) > before[p as usize]).count();
         if came == PARTITIONS as usize { Ok(()) } else { Err(format!("{came} of {PARTITIONS}")) }
     });
-    say(&format!("{what}: commits are counted for {} s", LENGTH.as_secs()));
+    say(&format!("{what}: commits are counted for {} s", length.as_secs()));
     let began = Instant::now();
-    while began.elapsed() < LENGTH {
+    while began.elapsed() < length {
         give(RECORDS / 5);
         std::thread::sleep(COMMIT / 5);
     }
     producer.flush(Duration::from_secs(60)).expect("the input arrives");
     let said = child.stop();
+    for line in said.lines().filter(|line| line.contains("\"WARN\"")) {
+        say(&format!("{what}: {line}"));
+    }
     let mut commits = Vec::new();
     let mut whole = None;
     for line in said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -212,6 +217,6 @@ fn committed(run: &Run<'_>, fresh: &mut u64, checkpoint: &str) -> (Vec<Commit>, 
         }
     }
     let count = commits.len();
-    assert!(count > 2 * WARM_UP, "{what}: only {count} commits in {} s:\n{said}", LENGTH.as_secs());
-    (commits.split_off(WARM_UP), warm(&said).0)
+    assert!(count > 2 * WARM_UP, "{what}: only {count} commits in {} s:\n{said}", length.as_secs());
+    commits.split_off(WARM_UP)
 }
