@@ -5,8 +5,10 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 use tamis_tests::kafka::broker::{Cluster, shared};
-use tamis_tests::kafka::topics::{Rec, unique};
+use tamis_tests::kafka::topics::{Rec, unique, wait_until};
 use tamis_tests::program::{Folder, Ran};
+
+use super::faults::Process;
 
 struct Job {
     cluster: &'static Cluster,
@@ -49,8 +51,8 @@ impl Job {
             "p.yaml",
             format!(
                 "version: 1\nname: {name}\n\
-                 source: {{ kafka: {{ topics: {name}-in, brokers: '{brokers}', until: end }} }}\n\
-                 stages:\n{stages}sink: {{ kafka: {{ topic: {name}-out, delivery: {delivery} }} }}\n\
+                 source: {{ kafka: {{ topics: {name}-in, brokers: '{brokers}', until: end, properties: {{ \
+                 session.timeout.ms: 6000 }} }} }}\nstages:\n{stages}sink: {{ kafka: {{ topic: {name}-out, delivery: {delivery} }} }}\n\
                  state: {{ changelog: {{ create: true, replication: 1 }} }}\nrun: {{ commit: 20ms, http: none }}\n"
             ),
         );
@@ -109,6 +111,23 @@ fn a_stage_that_comes_back_at_least_once_knows_nothing_from_before() {
 }
 
 #[test]
+fn what_a_stage_knew_is_dead_with_the_first_commit_however_soon_the_process_dies() {
+    let mut job = Job::new("back-killed", "exactly-once");
+    job.run(&[BY_ID, BY_NUMBER], 0..10).exits(0).says(&["10 in, 10 out"]);
+    job.prepare(&[BY_NUMBER], 0..1);
+    // Nothing is taken away key by key: that comes with later commits, and this one has no other.
+    let file = job.folder.read("p.yaml").replace(", until: end", "");
+    job.folder.write("p.yaml", file);
+    let mut running = Process(job.folder.start(&["run", "p.yaml", "-q"]));
+    wait_until("it has committed", || job.cluster.read_as(&format!("{}-out", job.name), "read_committed").len() == 11);
+    running.kill();
+    assert_eq!(job.marks("d"), 10, "they are still there");
+    job.run(&[BY_ID, BY_NUMBER], 0..10).exits(0).says(&["10 in, 10 out"]);
+    job.lose_disk();
+    job.run(&[BY_ID, BY_NUMBER], 0..12).exits(0).says(&["12 in, 2 out"]);
+}
+
+#[test]
 fn a_stage_that_comes_back_may_have_another_key_only_when_its_state_is_gone() {
     let mut job = Job::new("back-key", "exactly-once");
     let other = BY_ID.replace("key: value.id", "key: [value.id, value.n]");
@@ -118,6 +137,7 @@ fn a_stage_that_comes_back_may_have_another_key_only_when_its_state_is_gone() {
     ran.says(&["D-KEY-CHANGED"]);
     job.run(&[ALL], []).exits(0).says(&["10 in, 10 out"]);
     job.run(&[&other], 0..10).exits(0).says(&["10 in, 10 out"]);
+    assert_eq!(job.marks("d"), 10, "those of the other key are taken away");
 }
 
 #[test]
