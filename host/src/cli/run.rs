@@ -379,7 +379,7 @@ fn on_kafka(
         asked: matches!(did.ended, Ended::Asked),
         stages: did.stages,
         took: Duration::ZERO,
-        failed: stopped_by(&did.ended),
+        failed: stopped_by(&did.ended, "kafka: { topic: TOPIC, create: {} }"),
     })
 }
 
@@ -460,7 +460,7 @@ fn work(
         asked: matches!(ended, Ended::Asked),
         stages,
         took: Duration::ZERO,
-        failed: stopped_by(&ended),
+        failed: stopped_by(&ended, "file: dead.jsonl"),
     })
 }
 
@@ -510,7 +510,8 @@ pub fn failure(trouble: Trouble) -> Failure {
     Failure::environment(trouble.what).help(trouble.way_out)
 }
 
-fn stopped_by(ended: &Ended) -> Option<Failure> {
+/// What stopped a run, and the ways out. `aside`: a place for dead letters, as in the file.
+fn stopped_by(ended: &Ended, aside: &str) -> Option<Failure> {
     let Ended::Failed { failure, position } = ended else { return None };
     let at = position
         .as_ref()
@@ -519,7 +520,7 @@ fn stopped_by(ended: &Ended) -> Option<Failure> {
     let mut failed = Failure::runtime(message);
     if position.is_some() {
         failed = failed
-            .help("send such records aside: `errors: { dead_letter: { file: dead.jsonl } }`")
+            .help(format!("send such records aside: `errors: {{ dead_letter: {{ {aside} }} }}`"))
             .help("or pass over them: `errors: { tolerance: all }`");
     }
     Some(failed.help("what came before it is committed; the next run goes on there"))

@@ -163,7 +163,8 @@ impl<'a> KafkaInbox<'a> {
         seat.draw();
         if self.away && self.member.is_answered() {
             self.away = false;
-            tracing::info!("brokers answer again");
+            // Whoever was told that it waits is told that it goes on.
+            tracing::warn!("brokers answer again: it goes on");
             seat.away(None);
         }
         let slot = self.member.consumer();

@@ -75,11 +75,16 @@ pub fn refuse_missing(needs: &[Need], topics: &Topics) -> Result<(), Trouble> {
             missing.push(need);
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(trouble(&missing, topics.brokers())) }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let nodes = topics.nodes()?;
+    Err(trouble(&missing, topics.brokers(), nodes))
 }
 
-fn trouble(missing: &[&Need], brokers: &str) -> Trouble {
-    let commands: Vec<String> = missing.iter().map(|need| need.wanted.command(brokers)).collect();
+/// The commands are such that a cluster of so many brokers takes them.
+fn trouble(missing: &[&Need], brokers: &str, nodes: i32) -> Trouble {
+    let commands: Vec<String> = missing.iter().map(|need| need.wanted.clone().within(nodes).command(brokers)).collect();
     if let ([need], [command]) = (missing, commands.as_slice()) {
         return Trouble::new(
             format!("there is no topic {}", need.wanted.topic),
@@ -108,14 +113,24 @@ mod tests {
     fn each_missing_topic_is_told_with_the_command_that_makes_it() {
         let (a, b, c) = (need("a", "`x`"), need("b", "`y`"), need("c", "`y`"));
         let command = |topic| format!("kafka-topics.sh --bootstrap-server h:1 --create --topic {topic} --partitions 3");
-        let one = trouble(&[&a], "h:1");
+        let one = trouble(&[&a], "h:1", 1);
         assert_eq!(
             (one.what.as_str(), one.way_out),
             ("there is no topic a", format!("let tamis make it with `x`, or: {}", command("a")))
         );
-        let all = trouble(&[&a, &b, &c], "h:1");
+        let all = trouble(&[&a, &b, &c], "h:1", 3);
         assert_eq!(all.what, "there are no topics a, b, c");
         let commands = ["a", "b", "c"].map(command).join("\n");
         assert_eq!(all.way_out, format!("let tamis make them with `x` and `y`, or: \n{commands}"));
+    }
+
+    #[test]
+    fn a_command_asks_for_no_more_copies_than_there_are_brokers() {
+        let log = Need { wanted: Wanted::changelog("a".to_owned(), 3, 3), ..need("a", "`x`") };
+        let way_out = |nodes| trouble(&[&log], "h:1", nodes).way_out;
+        let (three, one) = (way_out(3), way_out(1));
+        assert!(three.contains("--replication-factor 3 ") && three.contains("min.insync.replicas=2"), "{three}");
+        assert!(one.contains("--replication-factor 1 ") && !one.contains("min.insync.replicas"), "{one}");
+        assert!(one.contains("--config cleanup.policy=compact"), "{one}");
     }
 }

@@ -34,7 +34,10 @@ pub fn topics(plan: &Plan, topics: &Topics) -> Result<Vec<String>, Trouble> {
         let way_out = match (found, may_create) {
             (Some(_), _) => String::new(),
             (None, true) => ", is made".to_owned(),
-            (None, false) => format!("; {setting} makes it, or: {}", wanted.command(topics.brokers())),
+            (None, false) => format!(
+                "; {setting} makes it, or: {}",
+                wanted.clone().within(topics.nodes()?).command(topics.brokers())
+            ),
         };
         lines.push(format!("{role} {}: {}{way_out}", wanted.topic, said(found)));
     }

@@ -64,6 +64,16 @@ impl Wanted {
         }
     }
 
+    /// The same with no more copies than a cluster of so many brokers can have.
+    #[must_use]
+    pub fn within(mut self, brokers: i32) -> Wanted {
+        if self.replication > brokers {
+            self.replication = brokers;
+            self.config.remove("min.insync.replicas");
+        }
+        self
+    }
+
     /// The command that makes it, with Kafka's own tools.
     pub fn command(&self, brokers: &str) -> String {
         let mut command = format!(
@@ -154,6 +164,18 @@ impl Topics {
         Ok(found.map(|t| t.partitions().len() as i32).filter(|&n| n > 0))
     }
 
+    /// Number of brokers.
+    pub fn nodes(&self) -> Result<i32, Trouble> {
+        let metadata = self.client.inner().fetch_metadata(None, PATIENCE);
+        let metadata = metadata.map_err(|error| {
+            Trouble::new(
+                format!("no answer from Kafka at {}: {error}", self.brokers),
+                "check whether the cluster is up",
+            )
+        })?;
+        Ok(i32::try_from(metadata.brokers().len()).unwrap_or(i32::MAX))
+    }
+
     /// Makes a topic.
     pub fn create(&self, wanted: &Wanted) -> Result<(), Trouble> {
         let mut new = NewTopic::new(&wanted.topic, wanted.partitions, TopicReplication::Fixed(wanted.replication));
@@ -168,7 +190,14 @@ impl Topics {
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = why {
-            let way_out = format!("make it yourself: {}", wanted.command(&self.brokers));
+            let nodes = self.nodes().unwrap_or(i32::MAX);
+            let way_out = match wanted.replication > nodes {
+                true => format!(
+                    "{} copies need as many brokers, there are {nodes}: `replication: {nodes}` beside its `create`",
+                    wanted.replication
+                ),
+                false => format!("make it yourself: {}", wanted.command(&self.brokers)),
+            };
             return Err(Trouble::new(format!("the topic {} cannot be made: {why}", wanted.topic), way_out));
         }
         // The broker answers before every broker knows of it.

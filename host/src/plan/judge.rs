@@ -22,6 +22,22 @@ pub fn judge(plan: &Plan, conditions: &Conditions, findings: &mut Vec<Diagnostic
     clocks(plan, conditions, findings);
     if conditions.ends {
         ends(plan, findings);
+        own_input(&plan.pipeline, findings);
+    }
+}
+
+/// A topic that a pipeline reads and writes would give it what it wrote, again and again.
+fn own_input(pipeline: &Pipeline, findings: &mut Vec<Diagnostic>) {
+    let Source::Kafka(source) = &pipeline.source else { return };
+    let routes = [pipeline.late.as_ref(), pipeline.duplicates.as_ref(), pipeline.errors.dead_letter.as_ref()];
+    for sink in std::iter::once(&pipeline.sink).chain(routes.into_iter().flatten()) {
+        let Sink::Kafka(sink) = sink else { continue };
+        let same_cluster = sink.brokers.is_none() || sink.brokers == source.brokers;
+        if same_cluster && source.topics.contains(&sink.topic) {
+            let span = sink.node.get("topic").map_or(sink.node.span, |topic| topic.span);
+            let text = format!("`{}` is what the pipeline reads: it would read what it writes", sink.topic);
+            findings.push(Diagnostic::error("P-VALUE", span, text).help("another topic"));
+        }
     }
 }
 
