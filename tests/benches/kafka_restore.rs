@@ -14,7 +14,7 @@ use crate::kafka_watch::{Watched, from_env, say};
 use crate::median;
 
 /// Keys of the state that is restored. The budget speaks of five millions, which take longer to write than to restore.
-const KEYS: u64 = 2_000_000;
+const KEYS: u64 = 1_000_000;
 const ROUNDS: u64 = 3;
 /// How long commits are counted without checkpoints.
 const LENGTH: Duration = Duration::from_secs(8);
@@ -22,7 +22,7 @@ const LENGTH: Duration = Duration::from_secs(8);
 /// is to have its checkpoint.
 const LONGER: Duration = Duration::from_secs(6);
 /// So often they are counted again until every partition has a checkpoint.
-const PATIENCE: usize = 3;
+const PATIENCE: usize = 6;
 /// Between two commits here.
 const COMMIT: Duration = Duration::from_millis(25);
 /// New records between two commits.
