@@ -9,7 +9,6 @@
 
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +37,7 @@ struct Signals {
 }
 
 /// A producer in event mode: successes are not reported, failures are, to whoever serves its queue.
+#[derive(Debug)]
 pub struct Producer {
     rk: *mut rd::rd_kafka_t,
     main: *mut rd::rd_kafka_queue_t,
@@ -110,6 +110,13 @@ impl Producer {
 
     /// Gets an id of its own for the transactions, and ends what the last holder of the name left open. Resumable.
     pub fn init_transactions(&mut self, wait_ms: i32) -> Result<(), Fault> {
+        // Asked before it is connected, the library asks again after half a second and no sooner.
+        let mut brokers = std::ptr::null();
+        // Safety: the client is alive; what it gives is given back, if only nothing.
+        unsafe {
+            rd::rd_kafka_metadata(self.rk, 0, null_mut(), &mut brokers, wait_ms);
+            rd::rd_kafka_metadata_destroy(brokers);
+        }
         // Safety: the client is alive.
         result(unsafe { rd::rd_kafka_init_transactions(self.rk, wait_ms) })
     }
@@ -128,9 +135,7 @@ impl Producer {
 
     /// Hands a record to the library, which copies it, but for a value that was lent. `QueueFull`: serve, and try again.
     pub fn produce(&mut self, record: &Record<'_>) -> Result<(), Fault> {
-        let Some(&topic) = self.topics.get(record.topic) else {
-            return Err(Fault::of(RDKafkaErrorCode::UnknownTopic, "no such topic"));
-        };
+        let topic = self.topic(record.topic)?;
         let memory = |bytes: Option<&[u8]>| rd::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
             ptr: bytes.map_or(null_mut(), |b| b.as_ptr().cast_mut().cast()),
             size: bytes.map_or(0, <[u8]>::len),
@@ -165,6 +170,11 @@ impl Producer {
         done
     }
 
+    fn topic(&self, number: usize) -> Result<*mut rd::rd_kafka_topic_t, Fault> {
+        let found = self.topics.get(number).copied();
+        found.ok_or_else(|| Fault::of(RDKafkaErrorCode::UnknownTopic, "no such topic"))
+    }
+
     /// An empty pack.
     pub fn pack(&mut self) -> Pack {
         self.free.pop().unwrap_or_default()
@@ -173,9 +183,7 @@ impl Producer {
     /// Hands the records of a pack over, waiting while the queue is full; `waits` is called every now and then. The
     /// partition must exist.
     pub fn produce_pack(&mut self, topic: usize, partition: i32, pack: Pack, waits: impl Fn()) -> Result<(), Fault> {
-        let Some(&topic) = self.topics.get(topic) else {
-            return Err(Fault::of(RDKafkaErrorCode::UnknownTopic, "no such topic"));
-        };
+        let topic = self.topic(topic)?;
         let (count, mut done, mut at, mut messages) = (pack.len(), 0, 0, Vec::with_capacity(PACKED));
         let mut refused = None;
         while done < count && refused.is_none() {
@@ -303,12 +311,6 @@ impl Drop for Producer {
     }
 }
 
-impl fmt::Debug for Producer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Producer").field("failed", &self.failed).finish_non_exhaustive()
-    }
-}
-
 /// Called by the library on its threads.
 unsafe extern "C" fn on_log(rk: *const rd::rd_kafka_t, level: c_int, fac: *const c_char, text: *const c_char) {
     // Safety: both texts are C strings for the call; the opaque pointer is that of `Producer::new`.
@@ -375,9 +377,7 @@ impl GroupMetadata {
             (rd::rd_kafka_consumer_group_metadata_generation_id(metadata.0) >= 0).then_some(metadata)
         }
     }
-}
 
-impl GroupMetadata {
     /// That of somebody who is no member: the broker takes positions of him only while the group has no members.
     pub fn outside(group: &str) -> Option<GroupMetadata> {
         let name = CString::new(group).ok().filter(|name| !name.is_empty())?;
@@ -395,6 +395,7 @@ impl Drop for GroupMetadata {
 }
 
 /// The queue of one partition, apart from the consumer's own. The consumer lives at least as long.
+#[derive(Debug)]
 pub struct PartitionQueue {
     queue: *mut rd::rd_kafka_queue_t,
     /// Messages that were taken from the queue; those before `next` are freed.
@@ -486,12 +487,6 @@ impl Drop for PartitionQueue {
             }
             rd::rd_kafka_queue_destroy(self.queue);
         }
-    }
-}
-
-impl fmt::Debug for PartitionQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PartitionQueue").field("taken", &self.messages.len()).finish_non_exhaustive()
     }
 }
 

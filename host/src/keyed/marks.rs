@@ -25,6 +25,10 @@ const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x0080_8080_8080_8080;
 /// One mark more that had no room in its home and stands further back.
 const PASSED: u64 = 1 << 56;
+/// So many marks tell how many are to come.
+const TELLING: usize = 256;
+/// How many times as many at most.
+const MORE: f64 = 64.0;
 /// Hashes that `touch` takes at once.
 pub const AHEAD: usize = 64;
 /// No mark is over: nothing is freed.
@@ -350,8 +354,12 @@ impl Part {
     /// Makes place for more marks, in the right size for those that are not over. Returns how many marks went.
     fn make_room(&mut self, number: usize, floor: i64, freed: &mut impl FnMut(u128, StoredMark)) -> usize {
         let is_live = |group: &Group, slot: usize| floor == FREE_NONE || group.slots[slot].expires > floor;
-        let groups = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        let live: usize = groups.map(|group| group.full().filter(|&slot| is_live(group, slot)).count()).sum();
+        let (mut live, mut last) = (0, 0);
+        for group in self.chunks.iter().flat_map(|chunk| chunk.iter()) {
+            for slot in group.full().filter(|&slot| is_live(group, slot)) {
+                (live, last) = (live + 1, group.slots[slot].low.max(last));
+            }
+        }
         let full = self.homes * GROUP * 9 / 10;
         let homes = if live * 10 >= full * 9 {
             // Small parts double, since a fifth of them is little.
@@ -360,6 +368,14 @@ impl Part {
             groups_above(number, live * 2 / GROUP + 1)
         } else {
             self.homes
+        };
+        // Marks that come in the order of their hashes, as from a checkpoint, all have their homes in front, where each
+        // would pass by those before it. As many are to come for the rest as are here for the front; more than so many
+        // times as many are believed in when more have come.
+        let front = last as f64 / u64::MAX as f64;
+        let homes = match live >= TELLING && front < 0.9 {
+            true => homes.max(groups_above(number, (live as f64 * (0.9 / front).min(MORE)) as usize / GROUP)),
+            false => homes,
         };
         self.resize(homes, floor, freed)
     }

@@ -91,3 +91,22 @@ fn marks_that_are_over_give_their_slots_to_new_ones() {
     assert_eq!(marks.len() + freed, 400_000);
     assert!(marks.memory() < 46 * 45_000, "{}", marks.memory());
 }
+
+#[test]
+fn marks_that_come_in_the_order_of_a_checkpoint_stand_near_their_homes() {
+    // Part by part, and in each in the order of what decides about homes.
+    let mut hashes: Vec<u128> = (0..600_000).map(hash).collect();
+    hashes.sort_by_key(|&hash| (hash >> 122, hash as u64));
+    let mut marks = Marks::default();
+    let mut passed = 0;
+    for &hash in &hashes {
+        marks.set(hash, Some(StoredMark { expires: 1, offset: 1, input: 0, born: 0 }));
+        let place = marks.find(hash).unwrap();
+        passed += place.group - marks.parts[place.part].home(hash);
+    }
+    assert!(passed < 100 * hashes.len(), "each passed by {} groups", passed / hashes.len());
+    assert_eq!(marks.len(), hashes.len());
+    assert!(marks.memory() <= 46 * hashes.len(), "{}", marks.memory() as f64 / hashes.len() as f64);
+    let found: std::collections::HashSet<u128> = marks.iter().map(|(hash, _)| hash).collect();
+    assert!(hashes.iter().all(|hash| found.contains(hash)));
+}
