@@ -47,7 +47,7 @@ impl Watched {
             if body.contains(what) {
                 return body;
             }
-            assert!(began.elapsed() < Duration::from_secs(30), "`{what}` does not come at {path}:\n{body}");
+            assert!(began.elapsed() < Duration::from_secs(90), "`{what}` does not come at {path}:\n{body}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

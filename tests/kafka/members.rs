@@ -108,7 +108,7 @@ run: {{ commit: 100ms, http: none }}
     fn wait(&self, what: &str, mut is: impl FnMut() -> bool) {
         let began = Instant::now();
         while !is() {
-            assert!(began.elapsed() < Duration::from_secs(60), "waited in vain: {what}{}", self.logs());
+            assert!(began.elapsed() < Duration::from_secs(150), "waited in vain: {what}{}", self.logs());
             std::thread::sleep(Duration::from_millis(100));
         }
     }

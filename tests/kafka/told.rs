@@ -9,7 +9,7 @@ use tamis_tests::kafka::topics::{Rec, unique, wait_until};
 use tamis_tests::program::Folder;
 use tamis_tests::watched::Watched;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A run over one partition, `NAME-in` to `NAME-out`, which are there already.
 fn start(name: &str, brokers: &str, delivery: &str) -> (Folder, Watched) {

@@ -20,7 +20,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::broker::Cluster;
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// How long one question may take.
 const ANSWER: Duration = Duration::from_secs(20);
