@@ -118,6 +118,53 @@ fn records_go_where_the_java_client_would_send_them() {
 }
 
 #[test]
+fn headers_leave_as_they_came_whatever_the_value_and_however_the_batch_is_packed() {
+    let one = Some(b"1".to_vec());
+    let headers: [&[(&str, Option<Vec<u8>>)]; 5] = [
+        &[],
+        &[("a", one.clone())],
+        &[("", one.clone()), ("b", None)],
+        &[("a", one.clone()), ("a", Some(Vec::new())), ("c", Some(vec![0; 300]))],
+        &[],
+    ];
+    let values =
+        [Some("a value".to_owned()), Some("v".repeat(70_000)), Some(String::new()), None, Some("\0".to_owned())];
+    for packed in ["uncompressed", "lz4", "gzip", "snappy", "zstd"] {
+        let cluster = shared();
+        let name = unique("headers");
+        let (source, sink) = (format!("{name}-in"), format!("{name}-out"));
+        cluster.create(&source, 1, &[("compression.type", packed)]);
+        cluster.create(&sink, 1, &[]);
+        let folder = Folder::new(&name);
+        let brokers = cluster.brokers();
+        folder.write(
+            "p.yaml",
+            format!(
+                "version: 1\nname: {name}\n\
+                 source: {{ kafka: {{ topics: {source}, brokers: \"{brokers}\", until: end }} }}\n\
+                 decode: {{ value: string }}\n\
+                 sink: {{ kafka: {{ topic: {sink} }} }}\n"
+            ),
+        );
+        let mut records = Vec::new();
+        for (n, headers) in headers.iter().cycle().take(75).enumerate() {
+            let value = values[n / headers.len().max(1) % values.len()].clone();
+            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            let key = Some(format!("k{n}").into_bytes());
+            records.push(Rec { key, value: value.map(String::into_bytes), headers, ..Rec::default() }.timed(5));
+        }
+        cluster.write(&source, &records);
+        folder.run(&["run", "p.yaml"]).exits(0);
+        let out: Vec<Rec> = cluster.read(&sink).into_iter().map(|rec| Rec { offset: 0, ..rec }).collect();
+        for (found, given) in out.iter().zip(&records) {
+            assert_eq!((found.key_text(), &found.headers), (given.key_text(), &given.headers), "{packed}");
+            assert!(found.value == given.value, "{packed}: the value of {} differs", given.key_text());
+        }
+        assert_eq!(out.len(), records.len(), "{packed}");
+    }
+}
+
+#[test]
 fn a_failed_record_leaves_as_it_came_with_the_headers_that_tools_read() {
     let job = Job::new("dead", 1);
     job.file(END, "", "");

@@ -82,7 +82,7 @@ fn the_host_does_not_panic_on_purpose() {
         check(word, "host/src", &[]);
     }
     for word in ["unsafe {", "unsafe_code"] {
-        check(word, "host/src", &["host/src/kafka/raw.rs"]);
+        check(word, "host/src", &["host/src/kafka/raw"]);
     }
     check("process::exit", "host/src", &["host/src/main.rs"]);
 }

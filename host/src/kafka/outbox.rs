@@ -17,7 +17,7 @@ use crate::config::pipeline;
 use crate::files::Trouble;
 use crate::files::dead_letter::{self, Occasion};
 use crate::files::json;
-use crate::files::sink::{Counts, Position as At, Refused};
+use crate::files::sink::{self, Counts, Refused};
 use crate::files::source::{Polling, Position};
 use crate::ops::Seat;
 use crate::plan::Plan;
@@ -51,17 +51,31 @@ pub struct Targets {
     pub dead: Option<Target>,
 }
 
-/// A record that waits for its push to succeed. Its bytes are in `pending`.
+/// Where bytes of an emission lie: 0 is `pending`, the others are `arenas`, from 1 on.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    arena: usize,
+    span: Span,
+}
+
+impl At {
+    fn of(self, arena: &[u8]) -> &[u8] {
+        let start = self.span.start as usize;
+        arena.get(start..start + self.span.len as usize).unwrap_or_default()
+    }
+}
+
+/// A record that waits for its push to succeed.
 #[derive(Debug)]
 struct Emission {
     target: Option<(usize, i32)>,
-    key: Option<Span>,
-    value: Option<Span>,
+    key: Option<At>,
+    value: Option<At>,
     timestamp: i64,
     headers: Headers,
     end: usize,
     count: fn(&mut Counts) -> &mut u64,
-    failure: Option<Box<(Failure, At)>>,
+    failure: Option<Box<(Failure, sink::Position)>>,
 }
 
 /// The outbox.
@@ -75,7 +89,10 @@ pub struct KafkaOutbox {
     include_values: bool,
     keep_polled: bool,
     largest: usize,
+    /// Bytes of emissions that were made for them.
     pending: Vec<u8>,
+    /// Those of batches that rows leave as they came from.
+    arenas: Vec<Arc<Vec<u8>>>,
     emissions: Vec<Emission>,
     refused: Option<(usize, Refused)>,
     inputs: Arc<[Input]>,
@@ -112,6 +129,7 @@ impl KafkaOutbox {
             keep_polled: keeps_polled(plan),
             largest: clients.largest(),
             pending: Vec::new(),
+            arenas: Vec::new(),
             emissions: Vec::new(),
             refused: None,
             inputs: Arc::from([]),
@@ -163,7 +181,7 @@ impl KafkaOutbox {
             Some(bytes) => String::from_utf8_lossy(bytes.get(..bytes.len().min(1024)).unwrap_or(&bytes)).into_owned(),
             None => "null".to_owned(),
         });
-        let at = At { topic: input.topic.clone(), partition: input.partition, offset, value };
+        let at = sink::Position { topic: input.topic.clone(), partition: input.partition, offset, value };
         let note = Some(Box::new((failure.clone(), at)));
         if self.refused.is_none() {
             self.refused = self.gate.refuse(failure, row.origin).map(|refused| (self.emissions.len(), refused));
@@ -194,7 +212,7 @@ impl KafkaOutbox {
         self.polled = original;
     }
 
-    fn emit_nowhere(&mut self, count: fn(&mut Counts) -> &mut u64, failure: Option<Box<(Failure, At)>>) {
+    fn emit_nowhere(&mut self, count: fn(&mut Counts) -> &mut u64, failure: Option<Box<(Failure, sink::Position)>>) {
         let end = self.pending.len();
         let (target, key, value, timestamp, headers) = (None, None, None, 0, Headers::new());
         self.emissions.push(Emission { target, key, value, timestamp, headers, end, count, failure });
@@ -208,18 +226,17 @@ impl KafkaOutbox {
         row: &Row,
         added: Headers,
         count: fn(&mut Counts) -> &mut u64,
-        failure: Option<Box<(Failure, At)>>,
+        failure: Option<Box<(Failure, sink::Position)>>,
     ) {
-        let key = payload(batch, row.key);
-        let partition = match &key {
+        let key = self.place(batch, row.key);
+        let partition = match key.map(|key| self.bytes(key)) {
             Some(key) => partition::of_key(key, target.partitions),
             None => self.input(row).partition.checked_rem(target.partitions).unwrap_or(0),
         };
         let own = batch.headers_of(row).iter().filter(|(name, _)| !added.iter().any(|(n, _)| n == name));
         let mut headers: Headers = own.cloned().collect();
         headers.extend(added);
-        let key = key.map(|bytes| self.append(&bytes));
-        let value = payload(batch, row.value).map(|bytes| self.append(&bytes));
+        let value = self.place(batch, row.value);
         let timestamp = match target.event_timestamp.then(|| self.event_time(batch, row)).flatten() {
             Some(time) => time.div_euclid(1_000_000),
             None if row.timestamp != NONE_YET => row.timestamp,
@@ -229,10 +246,50 @@ impl KafkaOutbox {
         self.emissions.push(Emission { target, key, value, timestamp, headers, end, count, failure });
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Span {
-        let start = self.pending.len() as u32;
-        self.pending.extend_from_slice(bytes);
-        Span { arena: 0, start, len: bytes.len() as u32 }
+    /// Where a key or a value lies that leaves: where it came, if it leaves as that. A document that leaves by a route,
+    /// undecided by any codec, leaves as JSON text.
+    fn place(&mut self, batch: &Batch, payload: Payload) -> Option<At> {
+        match payload {
+            Payload::Null => None,
+            Payload::Bytes(span) => Some(self.lend(batch, span)),
+            Payload::Cell(kind, span) => match json::text(kind, batch.bytes(span)) {
+                Some(text) => {
+                    let start = self.pending.len() as u32;
+                    self.pending.extend_from_slice(&text);
+                    Some(At { arena: 0, span: Span { arena: 0, start, len: text.len() as u32 } })
+                }
+                None => Some(self.lend(batch, span)),
+            },
+        }
+    }
+
+    fn lend(&mut self, batch: &Batch, span: Span) -> At {
+        let Some(arena) = batch.arenas.get(span.arena as usize) else { return At { arena: 0, span: Span::default() } };
+        // Keys and values of a batch lie in one arena each, or together. Images of rows have their own.
+        let last = self.arenas.len();
+        let known = (last.saturating_sub(2)..last).rev().find(|&at| Arc::ptr_eq(&self.arenas[at], arena));
+        let number = known.unwrap_or_else(|| {
+            self.arenas.push(Arc::clone(arena));
+            last
+        });
+        At { arena: number + 1, span }
+    }
+
+    fn bytes(&self, at: At) -> &[u8] {
+        let arena = at.arena.checked_sub(1).map_or(Some(&self.pending), |number| Some(&**self.arenas.get(number)?));
+        arena.map_or(&[], |arena| at.of(arena))
+    }
+
+    /// Lends the memory that values lie in to the library, which reads them where they are until all is delivered; not
+    /// where a few of them would hold much. Gives the number of each that is lent.
+    fn lend_all(&mut self, memory: &[Arc<Vec<u8>>]) -> Vec<Option<usize>> {
+        let mut used = vec![0; memory.len()];
+        for value in self.emissions.iter().filter_map(|emission| emission.value) {
+            used[value.arena] += value.span.len as usize;
+        }
+        let is_worth_it = |(bytes, used): &(&Arc<Vec<u8>>, usize)| used * 2 >= bytes.capacity();
+        let each = memory.iter().zip(used).map(|each| Some(each).filter(is_worth_it));
+        each.map(|lent| self.committer.lend(lent?.0)).collect()
     }
 
     /// Event time of a row, ns. Rows leave in the order of their batch.
@@ -285,6 +342,9 @@ impl Out for KafkaOutbox {
     fn undo(&mut self, to: usize) {
         self.emissions.truncate(to);
         self.pending.truncate(self.emissions.last().map_or(0, |e| e.end));
+        if to == 0 {
+            self.arenas.clear();
+        }
         if self.refused.as_ref().is_some_and(|(at, _)| *at >= to) {
             self.refused = None;
         }
@@ -319,29 +379,28 @@ impl Outbox for KafkaOutbox {
 
     fn settle(&mut self) -> Result<(), Trouble> {
         let (began, some) = (Instant::now(), !self.emissions.is_empty());
-        // The library reads values where they are: they are its own until all is delivered.
-        let bytes = Arc::new(std::mem::take(&mut self.pending));
-        self.committer.lend(Arc::clone(&bytes));
+        let pending = Arc::new(std::mem::take(&mut self.pending));
+        let memory: Vec<Arc<Vec<u8>>> = std::iter::once(pending).chain(self.arenas.drain(..)).collect();
+        let lent = self.lend_all(&memory);
         for emission in &self.emissions {
             *(emission.count)(&mut self.counts) += 1;
             if let Some(failure) = &emission.failure {
                 self.log.failed(&failure.0, &failure.1);
             }
             let Some((topic, partition)) = emission.target else { continue };
-            let part = |span: Option<Span>| {
-                let span = span?;
-                bytes.get(span.start as usize..(span.start + span.len) as usize)
-            };
+            let bytes = |at: At| memory.get(at.arena).map(|arena| at.of(arena));
             self.committer.produce(&Record {
                 topic,
                 partition,
-                key: part(emission.key),
-                value: part(emission.value),
+                key: emission.key.and_then(bytes),
+                value: emission.value.and_then(bytes),
+                lent: emission.value.and_then(|at| lent[at.arena]),
                 timestamp: emission.timestamp,
                 headers: &emission.headers,
             })?;
         }
-        self.pending = Arc::try_unwrap(bytes).unwrap_or_else(|_| self.committer.buffer());
+        let own = memory.into_iter().next().and_then(|pending| Arc::try_unwrap(pending).ok());
+        self.pending = own.unwrap_or_else(|| self.committer.buffer());
         self.pending.clear();
         self.emissions.clear();
         self.refused = None;

@@ -72,31 +72,33 @@ const MOST: usize = 32 << 20;
 pub struct Lent {
     held: Vec<Arc<Vec<u8>>>,
     size: usize,
-    free: Vec<Vec<u8>>,
+    free: Option<Vec<u8>>,
 }
 
 impl Lent {
-    /// Holds memory, unless it is too much together: then what lies in it is copied.
-    pub fn hold(&mut self, bytes: Arc<Vec<u8>>) {
-        if self.size + bytes.capacity() <= MOST {
-            self.size += bytes.capacity();
-            self.held.push(bytes);
+    /// Holds memory, and gives its number; none: it is too much together, and what lies in it is copied.
+    pub fn hold(&mut self, bytes: &Arc<Vec<u8>>) -> Option<usize> {
+        if self.size + bytes.capacity() > MOST {
+            return None;
         }
+        self.size += bytes.capacity();
+        self.held.push(Arc::clone(bytes));
+        Some(self.held.len() - 1)
     }
 
-    /// Whether a value lies in what was held last.
-    pub fn has(&self, value: &[u8]) -> bool {
+    /// Whether a value lies in the memory with this number, which is held.
+    pub fn has(&self, number: usize, value: &[u8]) -> bool {
         let value = value.as_ptr_range();
         let is_in = |held: &Arc<Vec<u8>>| {
             let held = held.as_ptr_range();
             held.start <= value.start && value.end <= held.end
         };
-        self.held.last().is_some_and(is_in)
+        self.held.get(number).is_some_and(is_in)
     }
 
     /// Empty memory to fill next.
     pub fn buffer(&mut self) -> Vec<u8> {
-        self.free.pop().unwrap_or_default()
+        self.free.take().unwrap_or_default()
     }
 
     /// All is delivered: nothing is held any more.
@@ -106,7 +108,7 @@ impl Lent {
             // Whoever lent it may hold it still.
             if let Ok(mut bytes) = Arc::try_unwrap(bytes) {
                 bytes.clear();
-                self.free.push(bytes);
+                self.free = Some(bytes);
             }
         }
     }
@@ -143,21 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_lent_lies_in_what_was_held_last_until_all_is_delivered() {
+    fn a_value_that_is_lent_lies_in_what_is_held_under_its_number_until_all_is_delivered() {
         let mut lent = Lent::default();
         let (one, two) = (Arc::new(b"one".to_vec()), Arc::new(b"two".to_vec()));
-        lent.hold(Arc::clone(&one));
-        assert!(lent.has(&one[..]) && lent.has(&one[1..2]) && !lent.has(&two[..]) && !lent.has(b"one"));
-        lent.hold(Arc::clone(&two));
-        assert!(lent.has(&two[..]));
+        assert_eq!((lent.hold(&one), lent.hold(&two)), (Some(0), Some(1)));
+        assert!(lent.has(0, &one[..]) && lent.has(0, &one[1..2]) && lent.has(1, &two[..]));
+        assert!(!lent.has(1, &one[..]) && !lent.has(2, &two[..]) && !lent.has(0, b"one"));
         drop(one);
         lent.free();
-        assert!(!lent.has(&two[..]), "it is not held any more");
+        assert!(!lent.has(1, &two[..]), "it is not held any more");
         let buffer = lent.buffer();
         assert_eq!((buffer.len(), buffer.capacity() >= 3), (0, true), "the first one's memory");
         assert_eq!(lent.buffer().capacity(), 0, "the other is somebody's still");
         let large = Arc::new(vec![0; MOST + 1]);
-        lent.hold(Arc::clone(&large));
-        assert!(!lent.has(&large[..]), "too much: it is copied");
+        assert_eq!(lent.hold(&large), None, "too much: it is copied");
     }
 }

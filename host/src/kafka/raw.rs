@@ -7,12 +7,10 @@
 
 #![allow(unsafe_code)]
 
-use std::any::Any;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Thread;
 
 use rdkafka::ClientConfig;
 use rdkafka::bindings as rd;
@@ -22,7 +20,10 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 
 pub use super::fault::Fault;
 pub use super::pack::{Lent, Pack};
-use crate::batch::Headers;
+
+mod queue;
+
+pub use queue::{Message, PartitionQueue};
 
 /// Records of a pack that are handed over at once.
 const PACKED: usize = 1024;
@@ -65,6 +66,8 @@ pub struct Record<'a> {
     pub key: Option<&'a [u8]>,
     /// Its value.
     pub value: Option<&'a [u8]>,
+    /// Number of the memory it lies in, if that is lent (`Producer::values`): then it is not copied.
+    pub lent: Option<usize>,
     /// Milliseconds since 1970; 0: now.
     pub timestamp: i64,
     /// Its headers.
@@ -143,7 +146,7 @@ impl Producer {
         type Union = rd::rd_kafka_vu_s__bindgen_ty_1;
         use rd::rd_kafka_vtype_t as kind;
         let part = |vtype, u| rd::rd_kafka_vu_t { vtype, u };
-        let is_lent = record.value.is_some_and(|value| self.values.has(value));
+        let is_lent = record.lent.zip(record.value).is_some_and(|(number, value)| self.values.has(number, value));
         let flags = if is_lent { 0 } else { rd::RD_KAFKA_MSG_F_COPY };
         let mut parts = [
             part(kind::RD_KAFKA_VTYPE_RKT, Union { rkt: topic }),
@@ -394,17 +397,6 @@ impl Drop for GroupMetadata {
     }
 }
 
-/// The queue of one partition, apart from the consumer's own. The consumer lives at least as long.
-#[derive(Debug)]
-pub struct PartitionQueue {
-    queue: *mut rd::rd_kafka_queue_t,
-    /// Messages that were taken from the queue; those before `next` are freed.
-    messages: Vec<*mut rd::rd_kafka_message_t>,
-    next: usize,
-    waker: Option<Box<Thread>>,
-    _consumer: Arc<dyn Any + Send + Sync>,
-}
-
 /// The end of a partition as the last fetch saw it; nothing before the first.
 pub fn high_watermark<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str, partition: i32) -> Option<i64> {
     let name = CString::new(topic).ok()?;
@@ -413,149 +405,6 @@ pub fn high_watermark<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &st
     // Safety: the client is alive, the name ends with zero, both numbers are ours.
     unsafe { rd::rd_kafka_get_watermark_offsets(client, name.as_ptr(), partition, &mut low, &mut high) };
     (high >= 0).then_some(high)
-}
-
-// The library is thread safe; the messages are ours.
-unsafe impl Send for PartitionQueue {}
-
-impl PartitionQueue {
-    /// Takes the queue of a partition; call it before the partition is assigned, or messages go elsewhere. `waker` is
-    /// unparked when the queue is no longer empty. `None`: the topic's name is none.
-    pub fn open<C: ConsumerContext + 'static>(
-        consumer: &Arc<BaseConsumer<C>>,
-        topic: &str,
-        partition: i32,
-        waker: Option<Thread>,
-    ) -> Option<PartitionQueue> {
-        let name = CString::new(topic).ok()?;
-        let waker = waker.map(Box::new);
-        // Safety: the consumer is alive, and kept. The waker stays where it is until the callback is taken away.
-        let queue = unsafe {
-            let queue = rd::rd_kafka_queue_get_partition(consumer.client().native_ptr(), name.as_ptr(), partition);
-            if queue.is_null() {
-                return None;
-            }
-            rd::rd_kafka_queue_forward(queue, null_mut());
-            if let Some(waker) = &waker {
-                let waker: *const Thread = &**waker;
-                rd::rd_kafka_queue_cb_event_enable(queue, Some(on_nonempty), waker.cast_mut().cast());
-            }
-            queue
-        };
-        let consumer: Arc<dyn Any + Send + Sync> = Arc::<BaseConsumer<C>>::clone(consumer);
-        Some(PartitionQueue { queue, messages: Vec::new(), next: 0, waker, _consumer: consumer })
-    }
-
-    /// The next message, if one is there; at most `batch` are taken from the queue at once. Never waits.
-    pub fn peek(&mut self, batch: usize) -> Option<Message<'_>> {
-        if self.next == self.messages.len() {
-            self.messages.clear();
-            self.messages.resize(batch, null_mut());
-            self.next = 0;
-            // Safety: there is room for `batch` pointers, of which the answer says how many are messages, now ours.
-            let count = unsafe { rd::rd_kafka_consume_batch_queue(self.queue, 0, self.messages.as_mut_ptr(), batch) };
-            self.messages.truncate(usize::try_from(count).unwrap_or(0));
-        }
-        // Safety: it is freed by `pass`, which cannot be called while this is borrowed.
-        self.messages.get(self.next).and_then(|message| unsafe { message.as_ref() }).map(Message)
-    }
-
-    /// How many messages were taken from the queue and not freed.
-    pub fn taken(&self) -> usize {
-        self.messages.len() - self.next
-    }
-
-    /// Frees the message that was looked at last.
-    pub fn pass(&mut self) {
-        if let Some(&message) = self.messages.get(self.next) {
-            self.next += 1;
-            // Safety: each is freed once.
-            unsafe { rd::rd_kafka_message_destroy(message) };
-        }
-    }
-}
-
-impl Drop for PartitionQueue {
-    fn drop(&mut self) {
-        while self.next < self.messages.len() {
-            self.pass();
-        }
-        // Safety: the callback goes before what it points to.
-        unsafe {
-            if self.waker.is_some() {
-                rd::rd_kafka_queue_cb_event_enable(self.queue, None, null_mut());
-            }
-            rd::rd_kafka_queue_destroy(self.queue);
-        }
-    }
-}
-
-unsafe extern "C" fn on_nonempty(_rk: *mut rd::rd_kafka_t, waker: *mut c_void) {
-    // Safety: `open` gave a thread, which lives until the callback is taken away.
-    if let Some(waker) = unsafe { waker.cast::<Thread>().as_ref() } {
-        waker.unpark();
-    }
-}
-
-/// A message, or what the consumer says in place of one.
-pub struct Message<'a>(&'a rd::rd_kafka_message_t);
-
-impl Message<'_> {
-    /// What it says in place of a record: `PartitionEOF`, or an error. `NoError`: it is a record.
-    pub fn error(&self) -> RDKafkaErrorCode {
-        code(self.0.err)
-    }
-
-    /// Its offset; with `PartitionEOF` that of the next record to come.
-    pub fn offset(&self) -> i64 {
-        self.0.offset
-    }
-
-    /// Leader epoch of its partition, -1 if unknown.
-    pub fn epoch(&self) -> i32 {
-        // Safety: the message is alive.
-        unsafe { rd::rd_kafka_message_leader_epoch(self.0) }
-    }
-
-    /// Milliseconds since 1970; `None`: it has none.
-    pub fn timestamp(&self) -> Option<i64> {
-        let mut kind = rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-        // Safety: the message is alive.
-        let timestamp = unsafe { rd::rd_kafka_message_timestamp(self.0, &mut kind) };
-        (kind != rd::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && timestamp >= 0).then_some(timestamp)
-    }
-
-    /// Its key.
-    pub fn key(&self) -> Option<&[u8]> {
-        bytes(self.0.key, self.0.key_len)
-    }
-
-    /// Its value; an error's text.
-    pub fn value(&self) -> Option<&[u8]> {
-        bytes(self.0.payload, self.0.len)
-    }
-
-    /// Its headers; names that are not UTF-8 are made so.
-    pub fn headers(&self) -> Headers {
-        let mut headers = Headers::new();
-        let mut list = null_mut();
-        // Safety: the list and what is in it live as long as the message.
-        unsafe {
-            if code(rd::rd_kafka_message_headers(self.0, &mut list)) != RDKafkaErrorCode::NoError {
-                return headers;
-            }
-            for at in 0.. {
-                let (mut name, mut value, mut size) = (std::ptr::null(), std::ptr::null(), 0);
-                let found = rd::rd_kafka_header_get_all(list, at, &mut name, &mut value, &mut size);
-                if code(found) != RDKafkaErrorCode::NoError {
-                    break;
-                }
-                let name = CStr::from_ptr(name).to_string_lossy().into_owned();
-                headers.push((name, bytes(value.cast_mut(), size).map(<[u8]>::to_vec)));
-            }
-        }
-        headers
-    }
 }
 
 /// Lets freed memory stay with the process, as far as 128 MB at the end of a heap: the client frees and wants some

@@ -245,7 +245,7 @@ impl Next<'_> {
         let mut failed = None;
         let mut put = |key: &[u8], value: Option<&[u8]>| {
             let (key, timestamp, headers) = (Some(key), 0, &[][..]);
-            let record = Record { topic, partition: self.place.1, key, value, timestamp, headers };
+            let record = Record { topic, partition: self.place.1, key, value, lent: None, timestamp, headers };
             failed = failed.take().or_else(|| hand_over(producer, &record).err());
         };
         gone.iter().for_each(|sealed| changelog::burials(sealed, &mut put));

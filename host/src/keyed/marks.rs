@@ -5,7 +5,7 @@
 //! mark stands at home or a little behind, so the table is in the order of its hashes: it grows in one pass from front to
 //! back, reading and writing memory in order, and what has been read is what is written next. Above some size there are
 //! 64 such tables, each a little out of step with the next, so that growing is never one long stop and about 0.8 of all
-//! slots are in use at any time. A mark that is over is a free slot: the group knows the least expiry in it, so nobody looks
+//! slots are in use at any time (0.75 of the first two million). A mark that is over is a free slot: the group knows the least expiry in it, so nobody looks
 //! for one in vain.
 
 use crate::format::StoredMark;
@@ -18,6 +18,8 @@ const GROUP: usize = 7;
 /// Groups of a piece of memory.
 const CHUNK: usize = 32;
 const PARTS: usize = 64;
+/// Groups of a part from which on memory is dearer than time: some two million marks in all.
+const LARGE: usize = 4096;
 /// Marks of the first, only part, above which there are 64.
 const SPLIT: usize = 1 << 16;
 const LOW: u64 = 0x0101_0101_0101_0101;
@@ -537,11 +539,14 @@ impl Group {
     }
 }
 
-/// The least size of this part in its series that is at least `groups`: powers of 6/5, shifted by the part's number.
+/// The least size of this part in its series that is at least `groups`: powers of 3/2, of 6/5 from `LARGE` on, shifted by
+/// the part's number. Growing by 6/5 moves each mark five times as it fills, growing by 3/2 twice, but a tenth of the
+/// memory more is in use then.
 fn groups_above(number: usize, groups: usize) -> usize {
     let shift = (number % PARTS) as f64 / PARTS as f64;
-    let step = ((groups.max(1) as f64).ln() / 1.2f64.ln() - shift).ceil();
-    (1.2f64.powf(step + shift).ceil() as usize).max(groups).max(1)
+    let by: f64 = if groups < LARGE { 1.5 } else { 1.2 };
+    let step = ((groups.max(1) as f64).ln() / by.ln() - shift).ceil();
+    (by.powf(step + shift).ceil() as usize).max(groups).max(1)
 }
 
 fn tag(hash: u128) -> u8 {

@@ -11,9 +11,10 @@ use crate::plan::Plan;
 use crate::task::Task;
 
 impl Committer {
-    /// Memory that values of the records which are produced next may lie in: they are not copied.
-    pub fn lend(&mut self, bytes: Arc<Vec<u8>>) {
-        self.producer.iter_mut().for_each(|producer| producer.values().hold(Arc::clone(&bytes)));
+    /// Memory that values of records may lie in which are produced next: they are not copied. Gives its number; none: it
+    /// would be too much, or there is no producer yet.
+    pub fn lend(&mut self, bytes: &Arc<Vec<u8>>) -> Option<usize> {
+        self.producer.as_mut()?.values().hold(bytes)
     }
 
     /// Memory to fill and to lend.
