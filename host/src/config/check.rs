@@ -19,6 +19,7 @@ pub fn check(node: &Node, kind: &Kind, what: &str, findings: &mut Vec<Diagnostic
         }
         Kind::Text | Kind::Guest => check_text(node, what, findings),
         Kind::Name | Kind::Id => check_name(node, kind, what, findings),
+        Kind::Topic => check_topic(node, what, findings),
         Kind::Bool => {
             if node.as_bool().is_none() {
                 let finding = wrong_type(node, what, "`true` or `false`");
@@ -206,6 +207,17 @@ fn check_name(node: &Node, kind: &Kind, what: &str, findings: &mut Vec<Diagnosti
         findings.push(
             Diagnostic::error("P-VALUE", node.span, format!("`{text}` may not be a name here"))
                 .help(format!("small letters, digits {signs}; a letter or digit first; at most 100")),
+        );
+    }
+}
+
+fn check_topic(node: &Node, what: &str, findings: &mut Vec<Diagnostic>) {
+    let Some(text) = node.as_text() else { return check_text(node, what, findings) };
+    let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if text.is_empty() || text.len() > 249 || !text.chars().all(legal) || text == "." || text == ".." {
+        findings.push(
+            Diagnostic::error("P-VALUE", node.span, format!("`{text}` cannot be the name of a topic"))
+                .help("letters, digits, `.`, `_` and `-`; at most 249"),
         );
     }
 }

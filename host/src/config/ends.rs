@@ -36,7 +36,7 @@ pub static KAFKA_SOURCE: Table = Table {
     doc: "Kafka topics.",
     short: Some("topics"),
     members: &[
-        member("topics", Kind::Many(&Kind::Text), Required, "Topics to read."),
+        member("topics", Kind::Many(&Kind::Topic), Required, "Topics to read."),
         member("brokers", Kind::Text, Depends("`bootstrap.servers` of `properties`"), "Short for that setting."),
         member("group", Kind::Text, Depends("the pipeline's name"), "Consumer group."),
         member(
@@ -91,7 +91,7 @@ pub static KAFKA_SINK: Table = Table {
     doc: "A Kafka topic.",
     short: Some("topic"),
     members: &[
-        member("topic", Kind::Text, Required, "Topic to write."),
+        member("topic", Kind::Topic, Required, "Topic to write."),
         member("brokers", Kind::Text, Depends("those of the source"), "Short for `bootstrap.servers`."),
         member(
             "delivery",

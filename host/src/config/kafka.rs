@@ -143,12 +143,7 @@ const OWNED: [(&str, &str); 12] = [
 pub fn source(node: &Node, findings: &mut Vec<Diagnostic>) -> KafkaSource {
     owned_settings(node, findings);
     let section = Section::new(Some(node), &ends::KAFKA_SOURCE);
-    let topics: Vec<String> = section
-        .many("topics")
-        .iter()
-        .filter_map(|n| n.as_text().map(str::to_owned))
-        .filter(|t| !t.is_empty())
-        .collect();
+    let topics: Vec<String> = section.many("topics").iter().filter_map(|n| n.as_text().map(str::to_owned)).collect();
     if let (true, Some(written)) = (topics.is_empty(), section.node("topics")) {
         findings.push(Diagnostic::error("P-VALUE", written.span, "no topic is named").help("name at least one"));
     }

@@ -103,6 +103,7 @@ fn kind(of: &Kind) -> Value {
         Kind::Text => json!({ "type": "string" }),
         Kind::Guest => json!({ "type": "string", "minLength": 1 }),
         Kind::Name => json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9._-]*$", "maxLength": 100 }),
+        Kind::Topic => json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 249 }),
         Kind::Id => json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 100 }),
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Integer(least) => json!({ "type": "integer", "minimum": least }),

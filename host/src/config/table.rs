@@ -58,6 +58,8 @@ pub enum Kind {
     Name,
     /// `[a-z0-9][a-z0-9-]*`.
     Id,
+    /// What Kafka takes for the name of a topic.
+    Topic,
     /// `true` or `false`.
     Bool,
     /// A whole number, at least this.
