@@ -280,6 +280,7 @@ pub fn read_task(kind: Kind, bytes: &[u8]) -> Result<(Marker, Vec<Sealed>), Form
         stage: s.stage.into_owned(),
         identity: s.identity.into_owned(),
         changes: s.changes.into_owned(),
+        ..Sealed::default()
     };
     Ok((task.marker.into_owned(), task.states.into_iter().map(state).collect()))
 }

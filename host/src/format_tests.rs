@@ -107,7 +107,12 @@ fn a_task_is_written_as_ever() {
         stages: std::sync::Arc::from(["dedup".to_owned()]),
         counters: vec![crate::stage::Counters([("late".to_owned(), 4)].into_iter().collect())],
     };
-    let sealed = Sealed { stage: "dedup".into(), identity: "{\"keep\":\"first\"}".into(), changes: changes() };
+    let sealed = Sealed {
+        stage: "dedup".into(),
+        identity: "{\"keep\":\"first\"}".into(),
+        changes: changes(),
+        ..Sealed::default()
+    };
     let golden = check_golden("task", &write_snapshot(&marker, std::slice::from_ref(&sealed)).unwrap());
     let (marker_read, states) = read_snapshot(&golden).unwrap();
     assert_eq!(marker_read, marker);

@@ -14,7 +14,7 @@ use crate::config::pipeline::{InvalidTime, NullKey};
 use crate::event_time::TimeOf;
 use crate::format;
 use crate::in_order::InOrder;
-use crate::keyed::{Cursor, Keyed, Mark};
+use crate::keyed::{Cursor, Keyed, Layout, Mark};
 use crate::plan::{Clock as StageClock, Plan};
 use crate::stage::Counters;
 use crate::time::{Activity, Clock, NONE_YET};
@@ -22,10 +22,12 @@ use crate::time::{Activity, Clock, NONE_YET};
 mod commands;
 mod counters;
 mod gone;
+mod outside;
 mod pending;
 mod steps;
 mod sums;
 
+pub use outside::Outside;
 pub use sums::Sum;
 
 /// What the source says of an input, or the clock of itself.
@@ -74,7 +76,7 @@ pub struct Marker {
 }
 
 /// The state of one stage as it lasts: which stage, what it was made with, what is in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sealed {
     /// Id of the stage.
     pub stage: String,
@@ -82,6 +84,10 @@ pub struct Sealed {
     pub identity: String,
     /// What changed, or everything.
     pub changes: Vec<crate::keyed::Change>,
+    /// How its marks lie in a changelog.
+    pub layout: Layout,
+    /// Numbers of sheaves in a changelog that go with what is taken away.
+    pub sheaves: Vec<u128>,
 }
 
 /// Where a round of pieces stands in the state of a task.
@@ -195,7 +201,8 @@ impl Task {
             let (planned, state) = (plan.stages.get(at.stage)?, self.states.get(at.stage)?);
             let changes = state.as_ref().and_then(|keyed| keyed.dump_some(&mut at.cursor, budget));
             if let Some(changes) = changes {
-                return Some(Sealed { stage: planned.id.clone(), identity: planned.identity.to_string(), changes });
+                let (stage, identity) = (planned.id.clone(), planned.identity.to_string());
+                return Some(Sealed { stage, identity, changes, ..Sealed::default() });
             }
             *at = Slices { stage: at.stage + 1, ..Slices::default() };
         }
@@ -205,8 +212,9 @@ impl Task {
         let stages = plan.stages.iter().zip(&mut self.states);
         stages
             .filter_map(|(planned, state)| {
-                let changes = of(state.as_mut()?);
-                Some(Sealed { stage: planned.id.clone(), identity: planned.identity.to_string(), changes })
+                let state = state.as_mut()?;
+                let (stage, identity, changes) = (planned.id.clone(), planned.identity.to_string(), of(state));
+                Some(Sealed { stage, identity, changes, layout: state.layout(), ..Sealed::default() })
             })
             .collect()
     }

@@ -228,14 +228,28 @@ fn pinned(without: &str) -> Result<(), String> {
     job.wrong(&expected).map_or(Ok(()), Err)
 }
 
+/// The record of a mark, or of the first one in a sheaf if it stood alone.
+fn mark(record: Rec) -> Option<Rec> {
+    let (key, value) = (record.key.as_ref()?, record.value.as_ref()?);
+    match key[0] {
+        1 => Some(record),
+        4 => {
+            let stage = &key[1..2 + usize::from(key[1])];
+            let hash: Vec<u8> = value[1..17].iter().rev().copied().collect();
+            let key = Some([&[1], stage, &[0; 8], &hash].concat());
+            Some(Rec { key, ..record })
+        }
+        _ => None,
+    }
+}
+
 /// Somebody deletes a mark in the changelog. What is restored is not what was committed, and must not be started with.
 fn tampered(without: &str) -> Result<(), String> {
     let (source, expected) = input(tamis_tests::kafka::broker::behind_proxy(), 20);
     let job = Job::new(&source, "    until: end");
     run(&job, None)?;
     let changelog = format!("{}-{source}-changelog", job.name);
-    let is_mark = |record: &Rec| record.key.as_ref().is_some_and(|key| key[0] == 1);
-    let mark = job.cluster.read(&changelog).into_iter().find(is_mark).unwrap();
+    let mark = job.cluster.read(&changelog).into_iter().find_map(mark).unwrap();
     job.cluster.write(&changelog, &[Rec { value: None, timestamp: 0, ..mark }]);
     // A commit behind it, of a process that has its state and does not look there.
     let first = job.cluster.read(&source);

@@ -117,7 +117,7 @@ const QUICK: &str =
 
 #[test]
 fn a_checkpoint_that_was_written_between_commits_makes_the_restart_of_a_killed_process_short() {
-    let job = Job::new("warm", "state: { unbounded: true }", QUICK);
+    let job = Job::new("warm", "state: { retention: 365d }", QUICK);
     let running = job.start();
     job.give(1, 0..5_000);
     wait_until("all have left", || job.out() == 5_000);
@@ -175,7 +175,7 @@ fn a_group_that_was_deleted_goes_on_where_its_state_is() {
 
 #[test]
 fn a_lost_disk_costs_time_and_nothing_else() {
-    let job = Job::new("no-disk", "state: { unbounded: true }", QUICK);
+    let job = Job::new("no-disk", "state: { retention: 365d }", QUICK);
     job.give(1, 0..2_000);
     job.run().exits(0).says(&["2000 in, 2000 out"]);
     std::fs::remove_dir_all(job.folder.path("state")).expect("there was a state directory");
@@ -183,6 +183,43 @@ fn a_lost_disk_costs_time_and_nothing_else() {
     let ran = job.run().exits(0).says(&["2000 in, 1000 out"]);
     let (records, warm) = restored(&ran);
     assert!(!warm && records > 2_000, "{records} records were read, from a checkpoint: {warm}");
+}
+
+#[test]
+fn marks_that_never_end_stand_many_in_one_record_and_stay_taken_away_one_by_one_or_all() {
+    let job = Job::new("sheaves", "state: { unbounded: true }", QUICK);
+    let lose_disk = || std::fs::remove_dir_all(job.folder.path("state")).expect("there was a state directory");
+    let count = |kind: u8| job.state().keys().filter(|key| key[0] == kind).count();
+    job.give(1, 0..20_000);
+    job.run().exits(0).says(&["20000 in, 20000 out"]);
+    // All of its keys are in few records, and are known from those alone.
+    let few = job.state().len();
+    assert!(few < 1_000 && count(4) >= 20, "{few} records, {} sheaves", count(4));
+    lose_disk();
+    job.give(1, 10_000..30_000);
+    let ran = job.run().exits(0).says(&["20000 in, 10000 out"]);
+    let (records, warm) = restored(&ran);
+    assert!(!warm && records < 2_000, "{records} records were read, from a checkpoint: {warm}");
+    // One is taken away, which its sheaf does not know.
+    let forget = |what: &[&str]| job.folder.run(&[&["forget", "p.yaml"][..], what].concat()).exits(0);
+    forget(&["--value", "{\"id\": 5, \"t\": 1}"]).says(&["1 entries forgotten"]);
+    assert_eq!(job.state().values().filter(|value| value[..] == [2]).count(), 1, "it is told for ever");
+    lose_disk();
+    job.give(1, 0..100);
+    job.run().exits(0).says(&["100 in, 1 out"]);
+    job.give(1, 0..100);
+    job.run().exits(0).says(&["100 in, 0 out"]);
+    // No more sheaves from now on; and with all that was known they go, too.
+    let sheaves = count(4);
+    job.give(1, 30_000..30_100);
+    job.run().exits(0).says(&["100 in, 100 out"]);
+    assert_eq!(count(4), sheaves);
+    forget(&["--all"]).says(&["30100 entries forgotten"]);
+    lose_disk();
+    job.give(1, 0..10_000);
+    job.run().exits(0).says(&["10000 in, 10000 out"]);
+    job.give(1, 0..10_100);
+    job.run().exits(0).says(&["10100 in, 100 out"]);
 }
 
 #[test]

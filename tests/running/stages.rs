@@ -106,7 +106,7 @@ fn a_commit_that_fails_leaves_the_state_of_a_stage_that_is_gone_to_the_next() {
     let mark = |hash| (hash, Some(StoredMark { expires: i64::MAX, ..StoredMark::default() }));
     let known = |stage: &str| {
         let changes = vec![Change::Marks { space: 0, marks: vec![mark(1), mark(2)] }];
-        Sealed { stage: stage.to_owned(), identity: "{}".to_owned(), changes }
+        Sealed { stage: stage.to_owned(), identity: "{}".to_owned(), changes, ..Sealed::default() }
     };
     let mut task = Task::new(&Chain::open(&plan, true), Vec::new(), 1, 0);
     task.apply(&plan, known("d"));

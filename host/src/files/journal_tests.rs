@@ -20,7 +20,12 @@ fn marker(arrivals: u64) -> Marker {
 }
 
 fn sealed(space: i64) -> Vec<Sealed> {
-    vec![Sealed { stage: "d".into(), identity: "{}".into(), changes: vec![Change::Drop { space }] }]
+    vec![Sealed {
+        stage: "d".into(),
+        identity: "{}".into(),
+        changes: vec![Change::Drop { space }],
+        ..Sealed::default()
+    }]
 }
 
 struct Folder(PathBuf);

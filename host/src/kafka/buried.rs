@@ -2,13 +2,17 @@
 //! taken away a few with every commit, so that compaction can reclaim them. When none is left of a space, the record of
 //! its drop goes, too. While that stands, a restore knows that a process died before it had buried everything, finds the
 //! keys, and they wait here again (reading.rs).
+//!
+//! Sheaves have numbers of their own, which are remembered here from the moment they are handed to the producer, whatever
+//! becomes of that: a null value for one that is not there harms nobody. No sheaf is written while keys of its stage wait:
+//! a key that is taken out later would take the record of a mark that went since out with it, and the sheaf has that mark.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::group::Place;
 use crate::format::StoredMark;
 use crate::keyed::Change;
-use crate::task::Sealed;
+use crate::task::{Outside, Sealed};
 
 /// Keys with one commit, or a few more: marks go in runs.
 const AT_ONCE: usize = 4096;
@@ -16,8 +20,17 @@ const AT_ONCE: usize = 4096;
 /// What is still to be taken away, by task.
 #[derive(Debug)]
 pub struct Buried {
-    queues: HashMap<Place, VecDeque<(String, Change)>>,
+    queues: HashMap<Place, VecDeque<(String, Dead)>>,
+    /// Numbers of the sheaves that stand, in the order in which they were written, by task and stage.
+    sheaves: HashMap<Place, BTreeMap<String, Vec<u128>>>,
     at_once: usize,
+}
+
+/// What is taken away in one go.
+#[derive(Debug)]
+enum Dead {
+    Change(Change),
+    Sheaf(u128),
 }
 
 impl Default for Buried {
@@ -29,22 +42,79 @@ impl Default for Buried {
 impl Buried {
     /// Nothing is to be taken away, and never will be more than about so many keys at once.
     pub fn slowly(at_once: usize) -> Buried {
-        Buried { queues: HashMap::new(), at_once }
+        Buried { queues: HashMap::new(), sheaves: HashMap::new(), at_once }
     }
 
-    /// Adds what a task has dropped: keys, and behind those of a space its drop.
-    pub fn add(&mut self, place: &Place, dropped: Vec<Sealed>) {
+    /// The number of a sheaf of a stage of a task, which is handed to the producer now; none: keys of that stage wait, or
+    /// are dropped with this commit (`dropped`). `made` must be unlike any other.
+    pub fn number(
+        &mut self,
+        place: &Place,
+        stage: &str,
+        dropped: &[Sealed],
+        made: impl FnOnce() -> u128,
+    ) -> Option<u128> {
+        let waits = |(of, _): &(String, Dead)| of == stage;
+        let is_buried = dropped.iter().any(|sealed| sealed.stage == stage)
+            || self.queues.get(place).is_some_and(|queue| queue.iter().any(waits));
+        if is_buried {
+            return None;
+        }
+        let number = made();
+        let stages = self.sheaves.entry(place.clone()).or_default();
+        match stages.get_mut(stage) {
+            Some(numbers) => numbers.push(number),
+            None => drop(stages.insert(stage.to_owned(), vec![number])),
+        }
+        Some(number)
+    }
+
+    /// Numbers of the sheaves of a task that stand, by stage.
+    pub fn sheaves(&self, place: &Place) -> Vec<(String, Vec<u128>)> {
+        let stages = self.sheaves.get(place).into_iter().flatten();
+        stages.map(|(stage, numbers)| (stage.clone(), numbers.clone())).collect()
+    }
+
+    /// How many sheaves of a task would be below the floor of each of these drops, if it were written now.
+    pub fn below(&self, place: &Place, dropped: &[Sealed]) -> Vec<usize> {
+        let standing = |stage: &str| self.sheaves.get(place).and_then(|stages| stages.get(stage)).map_or(0, Vec::len);
+        let of = |sealed: &Sealed| match sealed.changes.contains(&Change::Drop { space: 0 }) {
+            true => standing(&sealed.stage),
+            false => 0,
+        };
+        dropped.iter().map(of).collect()
+    }
+
+    /// What a task has dropped is so for good, so many sheaves of each stage with it (`below`, when it was written).
+    pub fn bury(&mut self, place: &Place, mut dropped: Vec<Sealed>, below: Vec<usize>) {
+        for (sealed, count) in dropped.iter_mut().zip(below) {
+            let numbers = self.sheaves.get_mut(place).and_then(|stages| stages.get_mut(&sealed.stage));
+            sealed.sheaves =
+                numbers.map(|numbers| numbers.drain(..count.min(numbers.len())).collect()).unwrap_or_default();
+        }
+        self.add(place, dropped);
+    }
+
+    /// What was found in the changelog of a task that begins.
+    pub fn found(&mut self, place: &Place, outside: Outside) {
+        self.sheaves.insert(place.clone(), outside.sheaves.into_iter().collect());
+        self.add(place, outside.dead);
+    }
+
+    /// Adds what a task has dropped: sheaves and keys, and behind those of a space its drop.
+    fn add(&mut self, place: &Place, dropped: Vec<Sealed>) {
         if dropped.is_empty() {
             return;
         }
         let queue = self.queues.entry(place.clone()).or_default();
-        for Sealed { stage, changes, .. } in dropped {
+        for Sealed { stage, changes, sheaves, .. } in dropped {
+            queue.extend(sheaves.into_iter().map(|number| (stage.clone(), Dead::Sheaf(number))));
             for change in changes {
                 if let Change::Drop { .. } = change {
                     // The record of the drop stands for all that was dropped under its name: it goes with the last.
-                    queue.retain(|(of, queued)| *of != stage || *queued != change);
+                    queue.retain(|(of, queued)| *of != stage || !matches!(queued, Dead::Change(of) if *of == change));
                 }
-                queue.push_back((stage.clone(), change));
+                queue.push_back((stage.clone(), Dead::Change(change)));
             }
         }
     }
@@ -63,13 +133,24 @@ impl Buried {
         let Some(queue) = self.queues.get(place) else { return (Vec::new(), 0) };
         let mut taken: Vec<Sealed> = Vec::new();
         let (mut keys, mut count) = (0, 0);
-        for (stage, change) in queue {
+        for (stage, dead) in queue {
             if keys >= self.at_once {
                 break;
             }
             count += 1;
-            keys += if let Change::Marks { marks, .. } = change { marks.len() } else { 1 };
-            let change = match change {
+            keys += if let Dead::Change(Change::Marks { marks, .. }) = dead { marks.len() } else { 1 };
+            if taken.last().is_none_or(|last| last.stage != *stage) {
+                taken.push(Sealed { stage: stage.clone(), ..Sealed::default() });
+            }
+            let Some(last) = taken.last_mut() else { continue };
+            let change = match dead {
+                Dead::Sheaf(number) => {
+                    last.sheaves.push(*number);
+                    continue;
+                }
+                Dead::Change(change) => change,
+            };
+            last.changes.push(match change {
                 Change::Marks { space, marks } => {
                     let dead = |(hash, _): &&(u128, Option<StoredMark>)| !has(stage, *space, *hash).0;
                     Change::Marks { space: *space, marks: marks.iter().filter(dead).copied().collect() }
@@ -77,11 +158,7 @@ impl Buried {
                 Change::Entry { space, key, .. } if has(stage, *space, *key).1 => continue,
                 Change::Drop { .. } if again(stage, change) => continue,
                 change => change.clone(),
-            };
-            match taken.last_mut().filter(|last| last.stage == *stage) {
-                Some(last) => last.changes.push(change),
-                None => taken.push(Sealed { stage: stage.clone(), identity: String::new(), changes: vec![change] }),
-            }
+            });
         }
         (taken, count)
     }
@@ -98,8 +175,8 @@ impl Buried {
 
     /// Spaces of a task of which something is left, by stage.
     pub fn open(&self, place: &Place) -> Vec<(String, i64)> {
-        let drops = self.queues.get(place).into_iter().flatten().filter_map(|(stage, change)| match change {
-            Change::Drop { space } => Some((stage.clone(), *space)),
+        let drops = self.queues.get(place).into_iter().flatten().filter_map(|(stage, dead)| match dead {
+            Dead::Change(Change::Drop { space }) => Some((stage.clone(), *space)),
             _ => None,
         });
         drops.collect()
@@ -108,10 +185,12 @@ impl Buried {
     /// Forgets a task: it begins anew.
     pub fn forget(&mut self, place: &Place) {
         self.queues.remove(place);
+        self.sheaves.remove(place);
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.queues.clear();
+        self.sheaves.clear();
     }
 }

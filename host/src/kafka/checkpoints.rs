@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::buried::Buried;
 use super::changelog::Marker;
 use super::group::Place;
 use super::reading::Reading;
@@ -31,6 +32,8 @@ struct Head {
     marker: Marker,
     /// Spaces that were dropped and of which something is left in the changelog, by stage.
     open: Vec<(String, i64)>,
+    /// Numbers of the sheaves that stand in it, by stage.
+    sheaves: Vec<(String, Vec<u128>)>,
 }
 
 impl Checkpoints {
@@ -44,9 +47,10 @@ impl Checkpoints {
     }
 
     /// What a checkpoint says of itself: an offset of the changelog from before its round began, what the last commit
-    /// before that said, and the spaces of which something was left to be taken away. Its age counts from now.
-    pub fn head(offset: i64, marker: Marker, open: Vec<(String, i64)>) -> Option<Vec<u8>> {
-        format::payload(&Head { offset, made: now(), marker, open }).ok()
+    /// before that said, and what `buried` knows of its changelog. Its age counts from now.
+    pub fn head(offset: i64, marker: Marker, buried: &Buried, place: &Place) -> Option<Vec<u8>> {
+        let (open, sheaves) = (buried.open(place), buried.sheaves(place));
+        format::payload(&Head { offset, made: now(), marker, open, sheaves }).ok()
     }
 
     /// The store of a task, to write to.
@@ -77,7 +81,7 @@ impl Checkpoints {
             Err(_) => damaged = true,
         });
         let Some(head) = found.as_deref().and_then(head).filter(|_| !damaged) else { return false };
-        reading.begin(head.offset, head.marker, head.open);
+        reading.begin(head.offset, head.marker, head.open, head.sheaves);
         true
     }
 
@@ -129,10 +133,10 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("tamis-checkpoints-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let (checkpoints, place) = (Checkpoints::below(&dir), (Arc::from("topic"), 3));
-        let head = Head { offset: 7, made: now() - age, marker: marker(), open: Vec::new() };
+        let head = Head { offset: 7, made: now() - age, marker: marker(), open: Vec::new(), sheaves: Vec::new() };
         let mark = crate::format::StoredMark { expires: 1, offset: 2, input: 0, born: 0 };
         let piece = vec![Change::Marks { space: 0, marks: vec![(9, Some(mark))] }];
-        let piece = Sealed { stage: "d".into(), identity: "{}".into(), changes: piece };
+        let piece = Sealed { stage: "d".into(), identity: "{}".into(), changes: piece, ..Sealed::default() };
         let part = format::write_task(Kind::Snapshot, &head.marker.task, &[piece]).unwrap();
         assert!(checkpoints.open("changelog", &place).write(&format::payload(&head).unwrap(), [part]));
         let mut reading = Reading::new(Arc::default());

@@ -106,6 +106,8 @@ struct Effects {
     /// How much of what waits to be taken out of its changelog is in it, and what waits from then on.
     buried: usize,
     dropped: Vec<Sealed>,
+    /// Sheaves that went with each of what was dropped.
+    below: Vec<usize>,
 }
 
 /// What a commit writes.
@@ -256,7 +258,7 @@ impl Committer {
             rounds.committed(place.clone(), effects.marker);
         }
         self.buried.done(place, effects.buried);
-        self.buried.add(place, effects.dropped);
+        self.buried.bury(place, effects.dropped, effects.below);
     }
 
     fn changelog(&self, topic: &str) -> Option<&String> {
@@ -303,10 +305,10 @@ impl Committer {
         match how {
             Came::Kept(Became::Durable) => unclear.into_iter().for_each(|effects| self.lasts(place, effects)),
             Came::Kept(Became::Nothing) => {}
-            Came::Restored(dead) => {
+            Came::Restored(outside) => {
                 // What its last commit in this process said may be long ago.
                 self.forget(place);
-                self.buried.add(place, dead);
+                self.buried.found(place, outside);
             }
         }
     }
@@ -473,10 +475,14 @@ impl Committer {
                 let (buried, count) = self.buried.next(&place, &dropped, has);
                 let mut pack = producer.pack();
                 let mut put = |key: &[u8], value: Option<&[u8]>| pack.push(key, value);
-                sealed.iter().for_each(|state| changelog::records(state, token.sequence, &mut put));
+                let below = self.buried.below(&place, &dropped);
+                for state in &sealed {
+                    let number = || self.buried.number(&place, &state.stage, &dropped, ahead::sheaf_number);
+                    changelog::records(state, token.sequence, number, &mut put);
+                }
                 buried.iter().for_each(|state| changelog::burials(state, &mut put));
                 put(MARKER_KEY, Some(&written));
-                self.closing.effects.insert(place.clone(), Effects { marker, buried: count, dropped });
+                self.closing.effects.insert(place.clone(), Effects { marker, buried: count, dropped, below });
                 if let Err(fault) = producer.produce_pack(topic, place.1, pack, || beat(self.seat.as_ref())) {
                     return Ok(event(Action::Write, Err(fault)));
                 }
@@ -569,8 +575,8 @@ fn event(action: Action, done: Result<(), Fault>) -> Event {
 /// What the marker says of each stage; of those that are gone, nothing.
 pub fn stages(sealed: &[Sealed], sums: &BTreeMap<String, Sum>) -> Vec<StageMarker> {
     let of = |state: &Sealed| {
-        let Sum { digest, numbers } = *sums.get(&state.stage)?;
-        Some(StageMarker { stage: state.stage.clone(), identity: state.identity.clone(), digest, numbers })
+        let Sum { digest, numbers, layout } = *sums.get(&state.stage)?;
+        Some(StageMarker { stage: state.stage.clone(), identity: state.identity.clone(), digest, numbers, layout })
     };
     sealed.iter().filter_map(of).collect()
 }

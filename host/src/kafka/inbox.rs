@@ -251,7 +251,7 @@ impl<'a> KafkaInbox<'a> {
             return Ok(None);
         };
         let (input, begin) = (owned.input, owned.taken);
-        let Restored { token, marker, states, dead, exact, records, warm } = restored;
+        let Restored { token, marker, states, outside, exact, records, warm } = restored;
         let stages = marker.iter().flat_map(|marker| &marker.stages);
         let identities =
             stages.clone().filter_map(|s| Some((s.stage.clone(), serde_json::from_str(&s.identity).ok()?)));
@@ -274,7 +274,8 @@ impl<'a> KafkaInbox<'a> {
         self.lost.entry(place.clone()).or_insert(lost(counters));
         let proves = exact && self.job.clients.guards.digest;
         let digests = stages.map(|s| (s.stage.clone(), s.digest)).filter(|_| proves).collect();
-        Ok(Some(Event::Join(Joined { input, marker: marker.map(|m| m.task), states, dead, digests, kept: None })))
+        let marker = marker.map(|m| m.task);
+        Ok(Some(Event::Join(Joined { input, marker, states, outside, digests, kept: None })))
     }
 
     /// The task that this process has of a partition is the right one.
@@ -284,8 +285,8 @@ impl<'a> KafkaInbox<'a> {
         tracing::info!(topic = &*place.0, partition = place.1, last_commit = ?became, "state kept");
         let known = Known { last: token, begin: owned.taken, tried: None };
         self.tokens.borrow_mut().insert(place.clone(), known);
-        let (marker, states, dead, digests) = (None, Vec::new(), Vec::new(), Vec::new());
-        Some(Event::Join(Joined { input, marker, states, dead, digests, kept: Some((became, digest)) }))
+        let (marker, states, outside, digests) = Default::default();
+        Some(Event::Join(Joined { input, marker, states, outside, digests, kept: Some((became, digest)) }))
     }
 
     fn number(&mut self, place: &Place) -> u16 {

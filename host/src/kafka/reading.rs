@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::changelog::{self, Entry, Marker, What};
 use super::token::Token;
-use crate::keyed::{Change, Grave, Keyed, Settings};
-use crate::task::Sealed;
+use crate::keyed::{Change, Grave, Keyed, Layout, Settings};
+use crate::task::{Outside, Sealed};
 
 /// State as of one commit.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub struct Restored {
     pub marker: Option<Marker>,
     /// State of the stages, by id.
     pub states: Vec<(String, Keyed)>,
-    /// What is still in the changelog of spaces that were dropped (buried.rs).
-    pub dead: Vec<Sealed>,
+    /// What else is in the changelog: what is left of spaces that were dropped, and the numbers of sheaves (buried.rs).
+    pub outside: Outside,
     /// Whether the digests of the marker are those of this state: nothing came behind it.
     pub exact: bool,
     /// Records of the changelog that were read.
@@ -54,6 +54,9 @@ struct Stage {
     grave: Grave,
     /// Spaces whose drop is told, and not that nothing is left of them.
     open: BTreeSet<i64>,
+    /// Sheaves that stand, and those that were dropped and are still there.
+    sheaves: BTreeSet<u128>,
+    dead_sheaves: BTreeSet<u128>,
 }
 
 impl Reading {
@@ -88,14 +91,28 @@ impl Reading {
         self.marker.is_some() && self.highest >= token.sequence
     }
 
-    /// Begins with what a checkpoint says of itself: where reading goes on, what the commit said, and the spaces of which
-    /// something was left to be taken away, by stage. Its pieces follow by `apply`.
-    pub fn begin(&mut self, offset: i64, marker: Marker, open: Vec<(String, i64)>) {
-        self.highest = number_of(&marker);
+    /// Begins with what a checkpoint says of itself: where reading goes on, what the commit said, by stage the spaces of
+    /// which something was left to be taken away, and the sheaves that stood. Its pieces follow by `apply`.
+    pub fn begin(&mut self, offset: i64, marker: Marker, open: Vec<(String, i64)>, sheaves: Vec<(String, Vec<u128>)>) {
+        self.heed(&marker);
         (self.start, self.marker) = (Some(offset), Some(Box::new(marker)));
         for (stage, space) in open {
             let at = self.stage(&stage);
             self.stages[at].open.insert(space);
+        }
+        for (stage, numbers) in sheaves.into_iter().filter(|(_, numbers)| !numbers.is_empty()) {
+            let at = self.stage(&stage);
+            self.stages[at].keyed.lay_out(Layout::Sheaves);
+            self.stages[at].sheaves.extend(numbers);
+        }
+    }
+
+    /// What counts of a marker even if it is not the last.
+    fn heed(&mut self, marker: &Marker) {
+        self.highest = self.highest.max(number_of(marker));
+        for said in marker.stages.iter().filter(|said| said.layout != Layout::Single) {
+            let at = self.stage(&said.stage);
+            self.stages[at].keyed.lay_out(said.layout);
         }
     }
 
@@ -120,7 +137,7 @@ impl Reading {
         self.records += 1;
         let (stage, space, what) = match changelog::read(key, value).map_err(|foreign| foreign.0)? {
             Entry::Marker(marker) => {
-                self.highest = self.highest.max(number_of(&marker));
+                self.heed(&marker);
                 (self.marker, self.torn) = (Some(marker), false);
                 return Ok(true);
             }
@@ -128,13 +145,29 @@ impl Reading {
         };
         self.torn = true;
         let at = self.stage(stage);
-        let Stage { keyed, grave, open, .. } = &mut self.stages[at];
+        let Stage { keyed, grave, open, sheaves, dead_sheaves, .. } = &mut self.stages[at];
         match what {
             What::Mark(hash, mark) => {
                 keyed.set_mark(space, hash, mark);
                 if mark.is_none() && !grave.is_empty() {
                     grave.forget_mark(space, hash);
                 }
+            }
+            What::Gone(hash) => {
+                keyed.lay_out(Layout::Mixed);
+                keyed.set_mark(space, hash, None);
+                grave.forget_mark(space, hash);
+            }
+            What::Sheaf(number, Some(sheaf)) => {
+                keyed.lay_out(Layout::Sheaves);
+                sheaf.marks().for_each(|(hash, mark)| keyed.set_mark(space, hash, Some(mark)));
+                // A checkpoint may have named it that was begun behind a drop, and is read on from before it.
+                dead_sheaves.remove(&number);
+                sheaves.insert(number);
+            }
+            What::Sheaf(number, None) => {
+                sheaves.remove(&number);
+                dead_sheaves.remove(&number);
             }
             What::Entry(key, payload) => {
                 keyed.set_entry(space, key, payload).map_err(|why| format!("an entry is {why}"))?;
@@ -144,7 +177,15 @@ impl Reading {
             }
             What::Drop => {
                 keyed.bury_space(space, grave);
+                if space == 0 {
+                    dead_sheaves.append(sheaves);
+                }
                 open.insert(space);
+            }
+            What::Floor => {
+                // Its keys went before the record of their drop did; that still stands if they did not.
+                keyed.raise_floor(space);
+                dead_sheaves.append(sheaves);
             }
             What::Buried => {
                 grave.close(space);
@@ -162,7 +203,8 @@ impl Reading {
         self.last = self.stages.iter().position(|stage| stage.id == id).unwrap_or_else(|| {
             let settings = self.settings.get(id).copied().unwrap_or_default();
             let (keyed, grave, open) = (Keyed::new(settings), Grave::default(), BTreeSet::new());
-            self.stages.push(Stage { id: id.to_owned(), keyed, grave, open });
+            let (sheaves, dead_sheaves) = Default::default();
+            self.stages.push(Stage { id: id.to_owned(), keyed, grave, open, sheaves, dead_sheaves });
             self.stages.len() - 1
         });
         self.last
@@ -193,12 +235,17 @@ impl Reading {
                 |space: &i64| changes.iter().any(|change| matches!(change, Change::Drop { space: s } if s == space));
             let empty: Vec<i64> = stage.open.iter().filter(|space| !told(space)).copied().collect();
             changes.extend(empty.into_iter().map(|space| Change::Drop { space }));
-            Sealed { stage: stage.id.clone(), identity: String::new(), changes }
+            let sheaves = stage.dead_sheaves.iter().copied().collect();
+            Sealed { stage: stage.id.clone(), changes, sheaves, ..Sealed::default() }
         };
+        let is_left = |dead: &Sealed| !dead.changes.is_empty() || !dead.sheaves.is_empty();
+        let sheaves = self.stages.iter().filter(|stage| !stage.sheaves.is_empty());
+        let sheaves = sheaves.map(|stage| (stage.id.clone(), stage.sheaves.iter().copied().collect())).collect();
+        let dead = self.stages.iter().map(dead).filter(is_left).collect();
         Restored {
             token: marker.as_ref().and_then(|marker| Token::parse(marker.token.as_bytes())).or(self.taken_for),
             marker,
-            dead: self.stages.iter().map(dead).filter(|dead| !dead.changes.is_empty()).collect(),
+            outside: Outside { dead, sheaves },
             states: self.stages.into_iter().map(|stage| (stage.id, stage.keyed)).collect(),
             exact: !self.torn,
             records: self.records,

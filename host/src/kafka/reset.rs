@@ -25,7 +25,7 @@ use super::topics::Topics;
 use crate::chain::Chain;
 use crate::config::kafka::Start;
 use crate::files::Trouble;
-use crate::keyed::Change;
+use crate::keyed::{Change, Layout};
 use crate::plan::Plan;
 use crate::task::{Input, Sealed, Task};
 use crate::worker::orders;
@@ -211,14 +211,16 @@ impl Next<'_> {
             if *forget == Forget::All {
                 forgotten += keyed.stats().marks + keyed.stats().entries;
                 let changes = keyed.dump().into_iter().filter_map(taken_away).collect();
-                gone.push(Sealed { stage, identity: String::new(), changes });
+                gone.push(Sealed { stage, changes, layout: keyed.layout(), ..Sealed::default() });
             } else {
                 task.adopt(self.plan, &stage, keyed);
             }
         }
         if *forget == Forget::All {
             // Of spaces that were dropped, too; else the next run takes that away.
-            gone.extend(restored.dead);
+            gone.extend(restored.outside.dead);
+            let sheaves = restored.outside.sheaves.into_iter();
+            gone.extend(sheaves.map(|(stage, sheaves)| Sealed { stage, sheaves, ..Sealed::default() }));
         }
         if let Forget::Key(record) = forget {
             let freed = orders::forget(self.plan, chain, std::slice::from_mut(&mut task), Some(record));
@@ -248,8 +250,14 @@ impl Next<'_> {
             let record = Record { topic, partition: self.place.1, key, value, lent: None, timestamp, headers };
             failed = failed.take().or_else(|| hand_over(producer, &record).err());
         };
-        gone.iter().for_each(|sealed| changelog::burials(sealed, &mut put));
-        dumped.iter().for_each(|sealed| changelog::records(sealed, sequence, &mut put));
+        for sealed in &gone {
+            // A sheaf that nobody knows of must not come back.
+            if sealed.layout != Layout::Single {
+                changelog::floor(&sealed.stage, sequence, &mut put);
+            }
+            changelog::burials(sealed, &mut put);
+        }
+        dumped.iter().for_each(|sealed| changelog::records(sealed, sequence, || None, &mut put));
         put(MARKER_KEY, Some(&marker));
         match failed {
             Some(fault) => Err(trouble(fault)),

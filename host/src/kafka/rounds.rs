@@ -204,7 +204,7 @@ impl Round {
                 Ok(Some(Answer::Done(_))) | Err(()) => return Progress::Over,
                 Ok(None) => return Progress::Going,
             };
-            let Some(head) = Checkpoints::head(offset, marker.clone(), buried.open(&self.place)) else {
+            let Some(head) = Checkpoints::head(offset, marker.clone(), buried, &self.place) else {
                 return Progress::Over;
             };
             self.token = Some(marker.token.clone());

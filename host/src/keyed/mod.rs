@@ -17,6 +17,7 @@ mod forget_tests;
 mod image;
 #[cfg(test)]
 pub(crate) mod keyed_tests;
+mod layout;
 mod log;
 mod marks;
 mod pending;
@@ -38,6 +39,7 @@ use quota::{Item, Quota, Sum};
 use wakes::Wakes;
 
 pub use crate::format::Change;
+pub use layout::Layout;
 pub use rebuild::Grave;
 pub use session::{Finished, Session};
 pub use slices::Cursor;
@@ -209,6 +211,8 @@ pub struct Keyed {
     failing: bool,
     /// The savepoint of the last seal.
     base: Mark,
+    /// How its marks lie in a changelog.
+    layout: Layout,
     /// What the last seal did, until it is known whether that lasts.
     pending: Option<Box<Pending>>,
 }
@@ -231,7 +235,8 @@ impl Keyed {
             return self;
         }
         let (evicted_live, expired) = (self.evicted_live, self.expired);
-        Keyed { evicted_live, expired, failing: self.failing, ..Keyed::load(settings, self.dump()) }
+        let (failing, layout) = (self.failing, self.layout);
+        Keyed { evicted_live, expired, failing, layout, ..Keyed::load(settings, self.dump()) }
     }
 
     /// Says whether the state can be reached; if not, the stage does what `on_error` says (X12).

@@ -43,12 +43,14 @@ impl Keyed {
     /// may be undone but by `revert`.
     pub fn ahead(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
-        for step in self.log.get(self.ahead..).unwrap_or_default() {
+        let given = self.log.get(self.ahead..).unwrap_or_default();
+        for (at, step) in given.iter().enumerate() {
             match step {
                 Step::Marked { space, hash, new } => push_mark(&mut changes, *space, *hash, Some(*new)),
                 Step::Unmarked { space, hash, .. } => push_mark(&mut changes, *space, *hash, None),
                 Step::Entry { .. } | Step::Space { .. } => break,
             }
+            self.layout = self.layout.after(step, given.get(at + 1), self.quota.is_bound());
             self.ahead += 1;
         }
         changes

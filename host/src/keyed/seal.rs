@@ -71,7 +71,11 @@ impl Keyed {
         let mut done = HashTable::new();
         let mut room = Vec::new();
         let ahead = std::mem::take(&mut self.ahead);
+        let (mut layout, is_bound) = (self.layout, self.quota.is_bound());
         for (at, step) in steps.iter().enumerate() {
+            if at >= ahead {
+                layout = layout.after(step, steps.get(at + 1), is_bound);
+            }
             match step {
                 Step::Marked { space, hash, new } if !is_gone(at, space) => {
                     self.digest_of(*space, |sum| sum.wrapping_add(mark_digest(*space, *hash, new)));
@@ -94,6 +98,7 @@ impl Keyed {
                 _ => {}
             }
         }
+        self.layout = layout;
         changes
     }
 

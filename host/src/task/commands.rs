@@ -8,13 +8,13 @@ impl Task {
     /// Positions, watermarks and counters stay. Commit afterwards: until then a crash takes it back. Gives the number of
     /// marks and entries.
     pub fn forget_all(&mut self) -> u64 {
-        self.states.iter_mut().flatten().map(drop_all).sum()
+        self.states.iter_mut().flatten().map(Keyed::drop_all).sum()
     }
 
     /// The same for the stages that a predicate names by their ids.
     pub fn forget_stages(&mut self, plan: &Plan, is_meant: impl Fn(&str) -> bool) -> u64 {
         let stages = plan.stages.iter().zip(&mut self.states).filter(|(stage, _)| is_meant(&stage.id));
-        stages.filter_map(|(_, state)| state.as_mut()).map(drop_all).sum()
+        stages.filter_map(|(_, state)| state.as_mut()).map(Keyed::drop_all).sum()
     }
 
     /// Frees what the keyed stages know of the keys of these records, as `forget_all` does, and gives the number of
@@ -89,10 +89,4 @@ impl Task {
         self.failing = failing;
         self.states.iter_mut().flatten().for_each(|keyed: &mut Keyed| keyed.set_failing(failing));
     }
-}
-
-fn drop_all(keyed: &mut Keyed) -> u64 {
-    let stats = keyed.stats();
-    keyed.drop_spaces(i64::MAX);
-    stats.entries + stats.marks
 }

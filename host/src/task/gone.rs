@@ -25,8 +25,9 @@ impl Task {
     /// Drops what is left of stages that are gone, and gives what `of` makes of each.
     pub(super) fn part_with(&mut self, mut of: impl FnMut(&mut Keyed) -> Vec<crate::keyed::Change>) -> Vec<Sealed> {
         let each = self.gone.iter_mut().map(|(stage, keyed)| {
-            keyed.drop_spaces(i64::MAX);
-            Sealed { stage: stage.clone(), identity: String::new(), changes: of(keyed) }
+            keyed.drop_all();
+            let (stage, changes) = (stage.clone(), of(keyed));
+            Sealed { stage, changes, layout: keyed.layout(), ..Sealed::default() }
         });
         each.filter(|sealed| !sealed.changes.is_empty()).collect()
     }

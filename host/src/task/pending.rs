@@ -35,7 +35,10 @@ impl Task {
     /// `now` is processing time, ns.
     pub fn revert(&mut self, marker: Marker, now: i64) {
         self.states.iter_mut().flatten().for_each(Keyed::revert);
-        self.gone.iter_mut().for_each(|(_, keyed)| keyed.revert());
+        for (_, keyed) in &mut self.gone {
+            keyed.revert();
+            keyed.use_sheaves();
+        }
         self.marker = marker;
         self.go_on(now);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Sealed, Task};
 use crate::chain::Chain;
-use crate::keyed::{Keyed, Settings};
+use crate::keyed::{Keyed, Layout, Settings};
 use crate::plan::{Plan, Planned};
 
 /// What sums up the keyed state of one stage.
@@ -14,13 +14,18 @@ pub struct Sum {
     pub digest: u128,
     /// Numbers that are given only once, so far: creations and wakes.
     pub numbers: (u64, u64),
+    /// How its marks lie in a changelog.
+    pub layout: Layout,
 }
 
 impl Task {
     /// What sums up the keyed state of each stage, by id.
     pub fn sums(&self, plan: &Plan) -> BTreeMap<String, Sum> {
         let stages = plan.stages.iter().zip(&self.states);
-        let sum = |keyed: &Keyed| Sum { digest: keyed.digest(), numbers: keyed.numbers() };
+        let sum = |keyed: &Keyed| {
+            let (digest, numbers, layout) = (keyed.digest(), keyed.numbers(), keyed.layout());
+            Sum { digest, numbers, layout }
+        };
         stages.filter_map(|(planned, state)| Some((planned.id.clone(), sum(state.as_ref()?)))).collect()
     }
 
@@ -46,7 +51,7 @@ impl Task {
         let stages = plan.stages.iter().zip(&self.states);
         let of = |(planned, state): (&Planned, &Option<Keyed>)| {
             let changes = state.as_ref()?.dropped();
-            let sealed = Sealed { stage: planned.id.clone(), identity: String::new(), changes };
+            let sealed = Sealed { stage: planned.id.clone(), changes, ..Sealed::default() };
             (!sealed.changes.is_empty()).then_some(sealed)
         };
         let mut dropped: Vec<Sealed> = stages.filter_map(of).collect();
@@ -71,8 +76,11 @@ impl Task {
                 *state = built.with_settings(*state.settings());
                 state.set_failing(failing);
             }
-            // Of one whose keys were all taken away nothing need be dropped.
-            None if built.stats().marks + built.stats().entries > 0 => *self.gone(stage) = built,
+            // Of one whose keys were all taken away nothing need be dropped, unless sheaves have them still.
+            None if built.stats().marks + built.stats().entries > 0 || built.layout() != Layout::Single => {
+                built.use_sheaves();
+                *self.gone(stage) = built;
+            }
             None => {}
         }
     }

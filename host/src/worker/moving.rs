@@ -3,7 +3,7 @@
 use super::{Commit, NOWHERE, Outcome, Running, Worker};
 use crate::files::Trouble;
 use crate::keyed::Keyed;
-use crate::task::{Input, Marker, Sealed, Task};
+use crate::task::{Input, Marker, Outside, Task};
 use crate::time::Activity;
 
 /// Writes since the last commit after which the next one comes early: about 100 MB.
@@ -22,8 +22,8 @@ pub struct Joined {
     pub marker: Option<Marker>,
     /// State of its stages, by id.
     pub states: Vec<(String, Keyed)>,
-    /// What is still kept outside of spaces that were dropped, as changes that take it away.
-    pub dead: Vec<Sealed>,
+    /// What else is kept of it where its state is.
+    pub outside: Outside,
     /// Digest of the state of each stage, as it was committed.
     pub digests: Vec<(String, u128)>,
     /// The task that this worker kept is the right one, and there is nothing above: what became of its last commit, and the
@@ -43,8 +43,8 @@ pub enum Became {
 /// How a task came.
 #[derive(Debug)]
 pub enum Came {
-    /// It was restored; what is still kept outside of spaces that were dropped, as changes that take it away.
-    Restored(Vec<Sealed>),
+    /// It was restored; what else is kept of it where its state is.
+    Restored(Outside),
     /// It was kept.
     Kept(Became),
 }
@@ -87,7 +87,7 @@ impl Worker<'_> {
         for (stage, count) in task.parts_with() {
             self.outbox.note(&parted(&self.plan.pipeline.name, stage, count));
         }
-        self.outbox.came(&self.plan, &task, Came::Restored(joined.dead));
+        self.outbox.came(&self.plan, &task, Came::Restored(joined.outside));
         let mut running = Running::new(task);
         if self.inbox.keeps_tasks() {
             running.keep();

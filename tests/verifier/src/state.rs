@@ -3,8 +3,10 @@
 //!
 //! What is known of the host here is the layout of its changelog (docs say the same): a key that begins with 0 is a
 //! marker, whose value has the token in it; with 1 a mark: length and id of the stage, space (8 bytes), hash (16), and the
-//! value version (1), expiry (8), offset of its record (8), input (2), number (8), or nothing if it was taken away; with 3
-//! a space that was dropped.
+//! value version (1), expiry (8), offset of its record (8), input (2), number (8), or nothing, or a single 2, if it was
+//! taken away; with 3 a space that was dropped; with 4 a sheaf, many marks of space 0 that never end: length and id of the
+//! stage, a number (16), and the value version (1), then for each hash (16), offset (8), input (2), number (8), or nothing
+//! if it was taken away with its space; with 5 a space of which nothing counts that stands before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,11 +67,26 @@ fn read(changelog: &[Change], token: &str) -> Result<Marks, String> {
                         mark.copy_from_slice(&value[1..19]);
                         marks.insert(place, mark);
                     }
-                    Some(_) => return Err(cut()),
-                    None => drop(marks.remove(&place)),
+                    Some(value) if value[..] != [2] => return Err(cut()),
+                    _ => drop(marks.remove(&place)),
                 }
             }
-            (Some(3), Some(_)) => {
+            (Some(4), Some(value)) => {
+                behind += 1;
+                let id = usize::from(*key.get(1).ok_or_else(cut)?);
+                let sheaf = value.strip_prefix(&[1]).filter(|sheaf| !sheaf.is_empty() && sheaf.len() % 34 == 0);
+                let sheaf = sheaf.filter(|_| key.len() == 2 + id + 16).ok_or_else(cut)?;
+                for one in sheaf.chunks(34) {
+                    let hash = one[..16].iter().rev().fold(0u128, |n, &byte| n << 8 | u128::from(byte));
+                    let mut mark = [0; 18];
+                    mark[..8].copy_from_slice(&i64::MAX.to_le_bytes());
+                    mark[8..].copy_from_slice(&one[16..26]);
+                    marks.insert((0, hash), mark);
+                }
+            }
+            // It was of a space that was dropped.
+            (Some(4), None) => behind += 1,
+            (Some(3 | 5), Some(_)) => {
                 behind += 1;
                 let space = key.get(key.len().saturating_sub(8)..).filter(|space| space.len() == 8).ok_or_else(cut)?;
                 let space = space.iter().fold(0u64, |n, &byte| n << 8 | u64::from(byte)) as i64;
@@ -110,8 +127,15 @@ mod tests {
 
     fn mark(hash: u8, offset: u8) -> Change {
         let key = [&[1, 1, b'd'][..], &[0; 8], &[0; 15], &[hash]].concat();
-        let value = [&[1][..], &[0xff; 8], &[offset], &[0; 7], &[0; 10]].concat();
+        let value = [&[1][..], &i64::MAX.to_le_bytes(), &[offset], &[0; 7], &[0; 10]].concat();
         (key, Some(value))
+    }
+
+    /// These marks, by hash and offset, in one record.
+    fn sheaf(number: u8, marks: &[(u8, u8)]) -> Change {
+        let key = [&[4, 1, b'd'][..], &[0; 15], &[number]].concat();
+        let one = |&(hash, offset): &(u8, u8)| [&[hash][..], &[0; 15], &[offset], &[0; 7], &[0; 10]].concat();
+        (key, Some([vec![1], marks.iter().flat_map(one).collect()].concat()))
     }
 
     fn marker(token: &str) -> Change {
@@ -143,6 +167,29 @@ mod tests {
     fn a_changelog_that_is_as_committed_has_no_faults() {
         check(&[mark(1, 0), marker("old"), mark(2, 1), mark(3, 4), marker(&token())], &[]);
         check(&[mark(9, 9), mark(1, 0), mark(2, 1), gone(mark(9, 9)), mark(3, 4), marker(&token())], &[]);
+    }
+
+    #[test]
+    fn marks_count_wherever_they_stand() {
+        check(&[sheaf(1, &[(1, 0), (2, 1)]), marker("old"), mark(3, 4), marker(&token())], &[]);
+        check(&[sheaf(1, &[(1, 0), (2, 1), (3, 4)]), marker(&token())], &[]);
+        // What stands behind it wins, and a value takes away as nothing does.
+        let told = |mut change: Change, value: u8| {
+            change.1 = Some(vec![value]);
+            change
+        };
+        let first = sheaf(1, &[(1, 9), (2, 1), (3, 4), (9, 9)]);
+        check(&[first.clone(), mark(1, 0), told(mark(9, 9), 2), marker(&token())], &[]);
+        check(&[first.clone(), mark(1, 0), told(mark(9, 9), 3), marker(&token())], &["cut off"]);
+        check(&[told(mark(9, 9), 2), first, mark(1, 0), marker(&token())], &["4 marks", "the digest", "1 marks are"]);
+        // What is below a floor does not count.
+        let floor = ([&[5, 1, b'd'][..], &[0; 8]].concat(), Some(vec![1; 9]));
+        let rest = [sheaf(2, &[(1, 0), (2, 1), (3, 4)]), gone(sheaf(1, &[(9, 9)])), marker(&token())];
+        check(&[&[sheaf(1, &[(9, 9)]), floor][..], &rest].concat(), &[]);
+        check(&[sheaf(2, &[(1, 0), (2, 1), (3, 4)]), marker(&token()), sheaf(1, &[(9, 9)])], &["1 changes"]);
+        let mut short = sheaf(1, &[(1, 0)]);
+        short.1.as_mut().unwrap().pop();
+        check(&[short, marker(&token())], &["cut off"]);
     }
 
     #[test]

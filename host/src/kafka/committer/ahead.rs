@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Committer, beat, next_sequence};
+use super::{Committer, beat, next_sequence, nonce};
 use crate::kafka::changelog;
 use crate::kafka::group::Place;
 use crate::plan::Plan;
@@ -34,8 +34,14 @@ impl Committer {
         let sequence = next_sequence(&self.setup.tokens, &place);
         let mut pack = producer.pack();
         for state in task.ahead(plan) {
-            changelog::records(&state, sequence, |key, value| pack.push(key, value));
+            let number = || self.buried.number(&place, &state.stage, &[], sheaf_number);
+            changelog::records(&state, sequence, number, |key, value| pack.push(key, value));
         }
         self.broken = producer.produce_pack(topic, place.1, pack, || beat(self.seat.as_ref())).err();
     }
+}
+
+/// The number of a sheaf: no other of its changelog has it.
+pub(super) fn sheaf_number() -> u128 {
+    u128::from(nonce()) << 64 | u128::from(nonce())
 }
