@@ -202,22 +202,25 @@ fn marks_that_never_end_stand_many_in_one_record_and_stay_taken_away_one_by_one_
     assert!(!warm && records < 2_000, "{records} records were read, from a checkpoint: {warm}");
     // One is taken away, which its sheaf does not know.
     let forget = |what: &[&str]| job.folder.run(&[&["forget", "p.yaml"][..], what].concat()).exits(0);
-    forget(&["--value", "{\"id\": 5, \"t\": 1}"]).says(&["1 entries forgotten"]);
+    forget(&["--value", "{\"id\": 5, \"t\": 1}"]).says(&["1 entry forgotten"]);
     assert_eq!(job.state().values().filter(|value| value[..] == [2]).count(), 1, "it is told for ever");
     lose_disk();
     job.give(1, 0..100);
     job.run().exits(0).says(&["100 in, 1 out"]);
     job.give(1, 0..100);
     job.run().exits(0).says(&["100 in, 0 out"]);
-    // No more sheaves from now on; and with all that was known they go, too.
+    // No more sheaves from now on; with all that was known those that stand go, too, and what comes then begins anew.
     let sheaves = count(4);
     job.give(1, 30_000..30_100);
     job.run().exits(0).says(&["100 in, 100 out"]);
     assert_eq!(count(4), sheaves);
     forget(&["--all"]).says(&["30100 entries forgotten"]);
+    assert_eq!((count(1), count(4), count(5)), (0, 0, 1));
     lose_disk();
     job.give(1, 0..10_000);
     job.run().exits(0).says(&["10000 in, 10000 out"]);
+    assert!(count(4) >= 10, "{} sheaves", count(4));
+    lose_disk();
     job.give(1, 0..10_100);
     job.run().exits(0).says(&["10100 in, 100 out"]);
 }

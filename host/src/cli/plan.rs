@@ -176,9 +176,15 @@ fn delivery(plan: &Plan) -> Option<String> {
     };
     let mut text = format!("# {promise}\n# group: {}\n", source.group.as_ref().unwrap_or(&pipeline.name));
     let stateful = plan.stages.iter().any(|stage| stage.key.is_some());
+    // Whether marks stand many in one record.
+    let is_open = |stage: &Stage| stage.state.unbounded && stage.state.max_entries.or(stage.state.max_bytes).is_none();
+    let less = match pipeline.stages.iter().any(is_open) {
+        true => " (35 where its mark never ends and many come at a time)",
+        false => "",
+    };
     for topic in source.topics.iter().filter(|_| stateful && pipeline.state.durable) {
         text.push_str(&format!(
-            "# changelog: {}; for each new key about 70 bytes before compression, for each kept record its size more, and about 400 bytes a commit and partition\n",
+            "# changelog: {}; for each new key about 70 bytes before compression{less}, for each kept record its size more, and about 400 bytes a commit and partition\n",
             crate::kafka::run::changelog_topic(&pipeline.name, topic)
         ));
     }

@@ -194,3 +194,61 @@ impl Buried {
         self.sheaves.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn dropped(stage: &str, space: i64, keys: u128) -> Sealed {
+        let marks = (0..keys).map(|key| (key, None)).collect();
+        let changes = vec![Change::Marks { space, marks }, Change::Drop { space }];
+        Sealed { stage: stage.to_owned(), changes, ..Sealed::default() }
+    }
+
+    /// What is taken away next, as numbers of sheaves, and how many changes.
+    fn next(buried: &mut Buried, place: &Place) -> (Vec<u128>, usize) {
+        let (taken, count) = buried.next(place, &[], |_, _, _| (false, false));
+        buried.done(place, count);
+        let changes = taken.iter().map(|sealed| sealed.changes.len()).sum();
+        (taken.into_iter().flat_map(|sealed| sealed.sheaves).collect(), changes)
+    }
+
+    #[test]
+    fn sheaves_below_the_floor_of_a_drop_go_before_the_record_of_it_and_those_above_stay() {
+        let (mut buried, place): (_, Place) = (Buried::slowly(2), (Arc::from("t"), 0));
+        let number = |buried: &mut Buried, stage, number| buried.number(&place, stage, &[], || number);
+        assert_eq!((number(&mut buried, "a", 1), number(&mut buried, "a", 2)), (Some(1), Some(2)));
+        assert_eq!((number(&mut buried, "b", 3), number(&mut buried, "a", 4)), (Some(3), Some(4)));
+        let all = vec![dropped("a", 0, 5), dropped("b", 7, 1)];
+        let below = buried.below(&place, &all);
+        assert_eq!(below, [3, 0], "nothing but space 0 has sheaves");
+        // Written behind the drop, by a commit of which it is not known yet whether it lasts.
+        assert_eq!(number(&mut buried, "a", 5), Some(5));
+        buried.bury(&place, all, below);
+        assert_eq!(buried.sheaves(&place), [("a".to_owned(), vec![5]), ("b".to_owned(), vec![3])]);
+        let (first, second) = (next(&mut buried, &place), next(&mut buried, &place));
+        assert_eq!((first, second), ((vec![1, 2], 0), (vec![4], 1)), "then the keys of the stage");
+        assert_eq!(buried.open(&place), [("a".to_owned(), 0), ("b".to_owned(), 7)]);
+        assert_eq!((next(&mut buried, &place), next(&mut buried, &place)), ((vec![], 2), (vec![], 1)));
+        assert_eq!(buried.open(&place), []);
+        buried.forget(&place);
+        assert_eq!(buried.sheaves(&place), []);
+    }
+
+    #[test]
+    fn no_sheaf_is_written_while_keys_of_its_stage_wait_or_are_dropped_with_it() {
+        let (mut buried, place): (_, Place) = (Buried::slowly(100), (Arc::from("t"), 0));
+        let asked =
+            |buried: &mut Buried, stage, dropped: &[Sealed]| buried.number(&place, stage, dropped, || 1).is_some();
+        assert!(asked(&mut buried, "a", &[]));
+        let now = [dropped("a", 0, 5)];
+        assert!(!asked(&mut buried, "a", &now) && asked(&mut buried, "b", &now));
+        buried.bury(&place, now.to_vec(), vec![0]);
+        assert!(!asked(&mut buried, "a", &[]) && asked(&mut buried, "b", &[]));
+        next(&mut buried, &place);
+        assert!(asked(&mut buried, "a", &[]));
+    }
+}

@@ -258,3 +258,113 @@ impl Reading {
 fn number_of(marker: &Marker) -> u64 {
     Token::parse(marker.token.as_bytes()).map_or(0, |token| token.sequence)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::super::changelog::StageMarker;
+    use super::*;
+    use crate::format::StoredMark;
+    use crate::task;
+
+    type Record = (Vec<u8>, Option<Vec<u8>>);
+
+    /// The records of changes of a stage; the number of its sheaves.
+    fn records(layout: Layout, number: u128, changes: Vec<Change>) -> Vec<Record> {
+        let sealed = Sealed { stage: "d".into(), changes, layout, ..Sealed::default() };
+        let mut all = Vec::new();
+        changelog::records(
+            &sealed,
+            1,
+            || Some(number),
+            |key, value| all.push((key.to_vec(), value.map(<[u8]>::to_vec))),
+        );
+        all
+    }
+
+    /// A sheaf of ten marks, from this hash on.
+    fn sheaf(number: u128, first: u128) -> Vec<Record> {
+        let mark = StoredMark { expires: i64::MAX, ..StoredMark::default() };
+        let marks = (first..first + 10).map(|hash| (hash, Some(mark))).collect();
+        records(Layout::Sheaves, number, vec![Change::Marks { space: 0, marks }])
+    }
+
+    fn gone(hash: u128) -> Vec<Record> {
+        records(Layout::Mixed, 0, vec![Change::Marks { space: 0, marks: vec![(hash, None)] }])
+    }
+
+    /// The records of a drop of all of space 0, and those that take sheaves away.
+    fn dropped(sheaves: &[u128]) -> Vec<Record> {
+        let mut all = records(Layout::Sheaves, 0, vec![Change::Drop { space: 0 }]);
+        let dead = Sealed { stage: "d".into(), sheaves: sheaves.to_vec(), ..Sealed::default() };
+        changelog::burials(&dead, |key, value| all.push((key.to_vec(), value.map(<[u8]>::to_vec))));
+        all
+    }
+
+    fn marker(layout: Layout) -> Marker {
+        let clock = || crate::time::Clock::new(1, 0);
+        let task = task::Marker {
+            inputs: Vec::new(),
+            salt: 0,
+            activity: Vec::new(),
+            event: clock(),
+            ingestion: clock(),
+            positions: Vec::new(),
+            arrivals: 0,
+            invalid_time: 0,
+            stages: Arc::default(),
+            counters: Vec::new(),
+        };
+        let stage = StageMarker { stage: "d".into(), identity: "{}".into(), digest: 0, numbers: (0, 0), layout };
+        Marker { token: "t".into(), next: Vec::new(), partitions: 1, task, stages: vec![stage] }
+    }
+
+    fn marked(layout: Layout) -> Vec<Record> {
+        vec![(changelog::MARKER_KEY.to_vec(), Some(changelog::write_marker(&marker(layout)).unwrap()))]
+    }
+
+    /// What is found behind these records: marks, layout, sheaves that stand, and those that are dead.
+    #[track_caller]
+    fn check(mut reading: Reading, all: &[Vec<Record>], expected: (u64, Layout, &[u128], &[u128])) {
+        for (key, value) in all.iter().flatten() {
+            reading.take(Some(key), value.as_deref()).unwrap();
+        }
+        let Restored { states, outside, .. } = reading.done();
+        let found = states.first().map_or((0, Layout::Single), |(_, keyed)| (keyed.stats().marks, keyed.layout()));
+        let standing = outside.sheaves.first().map(|(_, numbers)| numbers.clone()).unwrap_or_default();
+        let dead = outside.dead.first().map(|dead| dead.sheaves.clone()).unwrap_or_default();
+        assert_eq!((found.0, found.1, &*standing, &*dead), expected);
+    }
+
+    fn fresh() -> Reading {
+        Reading::new(Arc::default())
+    }
+
+    #[test]
+    fn what_stands_behind_a_sheaf_wins_over_what_it_says() {
+        check(fresh(), &[sheaf(7, 1), sheaf(8, 6)], (15, Layout::Sheaves, &[7, 8], &[]));
+        check(fresh(), &[sheaf(7, 1), gone(3)], (9, Layout::Mixed, &[7], &[]));
+        check(fresh(), &[gone(3), sheaf(7, 1)], (10, Layout::Mixed, &[7], &[]));
+    }
+
+    #[test]
+    fn the_layout_is_the_worst_that_any_marker_or_record_tells() {
+        check(fresh(), &[sheaf(7, 1), marked(Layout::Single)], (10, Layout::Sheaves, &[7], &[]));
+        check(fresh(), &[marked(Layout::Mixed), sheaf(7, 1), marked(Layout::Sheaves)], (10, Layout::Mixed, &[7], &[]));
+        let mut from_checkpoint = fresh();
+        from_checkpoint.begin(5, marker(Layout::Single), Vec::new(), vec![("d".into(), vec![3, 4])]);
+        check(from_checkpoint, &[], (0, Layout::Sheaves, &[3, 4], &[]));
+    }
+
+    #[test]
+    fn what_is_below_a_floor_does_not_count_and_its_sheaves_are_dead_until_they_are_taken_away() {
+        check(fresh(), &[sheaf(7, 1), sheaf(8, 20), dropped(&[8]), sheaf(9, 5)], (10, Layout::Sheaves, &[9], &[7]));
+        // The record of the drop was taken away and is compacted: the floor stands.
+        let floor: Vec<Record> = dropped(&[]).split_off(1);
+        check(fresh(), &[sheaf(7, 1), gone(3), floor.clone()], (0, Layout::Single, &[], &[7]));
+        // A checkpoint that was begun behind a drop, and is read on from before it, has named what stands.
+        let mut from_checkpoint = fresh();
+        from_checkpoint.begin(5, marker(Layout::Sheaves), Vec::new(), vec![("d".into(), vec![9])]);
+        check(from_checkpoint, &[floor, sheaf(9, 5)], (10, Layout::Sheaves, &[9], &[]));
+    }
+}

@@ -69,3 +69,100 @@ impl Keyed {
         self.drop_spaces(i64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::super::Settings;
+    use super::super::keyed_tests::begin;
+    use super::*;
+    use crate::guest::call::State;
+
+    const NEVER: i64 = i64::MAX;
+
+    /// A mark of hash 1 in a space that is set (true) or taken away, with an end.
+    fn step((is_set, space, expires): (bool, i64, i64)) -> Step {
+        let mark = StoredMark { expires, ..StoredMark::default() };
+        match is_set {
+            true => Step::Marked { space, hash: 1, new: mark },
+            false => Step::Unmarked { space, hash: 1, old: mark },
+        }
+    }
+
+    /// The layout after these writes, from a layout on.
+    #[track_caller]
+    fn check(from: Layout, is_bound: bool, writes: &[(bool, i64, i64)], expected: Layout) {
+        let steps: Vec<Step> = writes.iter().copied().map(step).collect();
+        let after = |layout: Layout, at: usize| layout.after(&steps[at], steps.get(at + 1), is_bound);
+        assert_eq!((0..steps.len()).fold(from, after), expected, "{from:?}, {writes:?}");
+    }
+
+    #[test]
+    fn sheaves_begin_with_a_mark_that_never_ends_and_end_when_one_is_taken_away() {
+        use Layout::{Mixed, Sheaves, Single};
+        check(Single, false, &[(true, 0, NEVER)], Sheaves);
+        check(Single, false, &[(true, 0, 5), (false, 0, 5), (true, 7, NEVER)], Single);
+        // It had a record of its own.
+        check(Single, false, &[(false, 0, NEVER)], Single);
+        check(Sheaves, false, &[(true, 0, NEVER), (true, 0, 5), (false, 0, 5), (false, 7, NEVER)], Sheaves);
+        check(Sheaves, false, &[(false, 0, NEVER)], Mixed);
+        check(Mixed, false, &[(true, 0, NEVER), (false, 0, NEVER), (true, 0, NEVER)], Mixed);
+        // One that is changed is there all the time, unless it has an end now: then it goes as others do some day.
+        check(Sheaves, false, &[(false, 0, NEVER), (true, 0, NEVER)], Sheaves);
+        check(Sheaves, false, &[(false, 0, NEVER), (true, 0, 5)], Mixed);
+        check(Sheaves, false, &[(false, 0, NEVER), (true, 7, NEVER)], Mixed);
+    }
+
+    #[test]
+    fn where_marks_are_evicted_there_are_no_sheaves() {
+        check(Layout::Single, true, &[(true, 0, NEVER), (false, 0, NEVER), (true, 0, NEVER)], Layout::Single);
+        check(Layout::Sheaves, true, &[(true, 0, 5)], Layout::Sheaves);
+        check(Layout::Sheaves, true, &[(true, 0, NEVER)], Layout::Mixed);
+    }
+
+    /// Marks of these keys that never end, and the first of them taken away again if it was there.
+    fn seen(keyed: Keyed, keys: &[u64], clears: bool) -> Keyed {
+        let mut session = keyed.session(begin(keys, 0, 0));
+        session.seen(0, &[NEVER], if clears { &[0] } else { &[] }, false).unwrap();
+        session.finish().keyed
+    }
+
+    #[test]
+    fn it_lasts_through_what_becomes_of_the_state_until_a_floor() {
+        let mut keyed = seen(Keyed::new(Settings::default()), &[1, 2], false);
+        assert_eq!(keyed.layout(), Layout::Single, "nothing was told yet");
+        keyed.ahead();
+        assert_eq!(keyed.layout(), Layout::Sheaves);
+        keyed.revert();
+        assert_eq!(keyed.layout(), Layout::Sheaves, "somebody may have been told all the same");
+        keyed = seen(seen(keyed, &[1, 2], false), &[1], true);
+        keyed.seal();
+        assert_eq!(keyed.layout(), Layout::Mixed);
+        let mut keyed = keyed.with_settings(Settings { max_entries: Some(9), ..Settings::default() });
+        keyed.lay_out(Layout::Sheaves);
+        assert_eq!((keyed.layout(), keyed.stats().marks), (Layout::Mixed, 1));
+        keyed.raise_floor(0);
+        assert_eq!((keyed.layout(), keyed.stats().marks), (Layout::Single, 0));
+    }
+
+    #[test]
+    fn what_is_only_in_sheaves_is_dropped_with_everything_else() {
+        let dropped = |mut keyed: Keyed| {
+            keyed.seal();
+            assert_eq!(keyed.drop_all(), 0);
+            // Asked again before the seal, it is the same drop.
+            keyed.drop_all();
+            (
+                keyed.dropped().len(),
+                keyed.seal().iter().filter(|change| **change == super::super::Change::Drop { space: 0 }).count(),
+            )
+        };
+        let one = |keyed| seen(keyed, &[1], false);
+        let mut sheaves = one(Keyed::new(Settings::default()));
+        sheaves.seal();
+        assert_eq!(dropped(seen(sheaves, &[1], true)), (1, 1), "its mark was taken away one by one");
+        let mut single = one(Keyed::new(Settings { max_entries: Some(9), ..Settings::default() }));
+        single.seal();
+        assert_eq!(dropped(seen(single, &[1], true)), (0, 0));
+    }
+}

@@ -269,7 +269,7 @@ impl Words<'_> {
             " and the order value"
         };
         let (state, changelog) = if self.plan.fast {
-            ("a mark of 46 bytes".to_string(), "one mark (about 36 bytes) per first record, nothing per duplicate")
+            ("a mark of 46 bytes".to_string(), "one mark per first record, nothing per duplicate")
         } else if waits && self.s.keep == Keep::First && self.s.window == Window::None {
             (
                 "the record and about 100 bytes while it waits, then a mark".to_string(),

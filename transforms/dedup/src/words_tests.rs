@@ -123,7 +123,7 @@ fn what_may_change_and_what_it_costs_follows_from_the_mode() {
     );
     assert_eq!(
         first.costs,
-        "a mark of 46 bytes per key, for 1h after the kept record, for at most 9 keys; changelog: one mark (about 36 bytes) per first record, nothing per duplicate"
+        "a mark of 46 bytes per key, for 1h after the kept record, for at most 9 keys; changelog: one mark per first record, nothing per duplicate"
     );
     let window = says(json!({ "window": { "tumbling": "1h" } }), json!({}));
     assert_eq!(window.changes, "nothing: a row that has left stays; late records go to the route `late`");
