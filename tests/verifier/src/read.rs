@@ -62,6 +62,8 @@ pub fn check(arguments: &Arguments) -> Result<bool, Failure> {
     let hidden = self::ends(brokers, to, "read_uncommitted")?.iter().sum::<i64>() - verdict.outputs as i64;
     let whole = verdict.inputs == records;
     let holds = verdict.holds() && behind == 0 && open == 0 && whole && state.is_empty();
+    let is_sheaf = |record: &&Record| record.key.first() == Some(&4);
+    let sheaves = changes.values().flatten().filter(is_sheaf).count();
     let report = json!({
         "holds": holds,
         "inputs": verdict.inputs,
@@ -76,6 +78,7 @@ pub fn check(arguments: &Arguments) -> Result<bool, Failure> {
         "partitions_with_open_transactions": open,
         "records_not_committed": behind,
         "changelog_records": changes.values().map(Vec::len).sum::<usize>(),
+        "changelog_sheaves": sheaves,
         "state_not_as_committed": state,
         "hidden_offsets": hidden,
         "seconds": began.elapsed().as_secs_f64(),

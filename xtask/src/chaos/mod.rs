@@ -106,14 +106,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the promise was kept. Of records that may come twice, some must, and of many that are frozen some must lose
-/// their partitions to others: else the run proves nothing.
+/// Whether the promise was kept. Of records that may come twice, some must, of many that are frozen some must lose their
+/// partitions to others, and some marks must stand in sheaves: else the run proves nothing.
 fn kept(shape: &Shape, report: &Value) -> bool {
     if report["came_back_too_late"] == 0
         && report["harms"]["freeze"].as_u64() >= Some(FREEZES as u64)
         && shape.processes > 1
     {
         eprintln!("nobody came back too late: the freezes were too short to prove anything");
+        return false;
+    }
+    if report["changelog_sheaves"] == 0 {
+        eprintln!("every mark had a record of its own: that proves nothing of sheaves");
         return false;
     }
     if shape.exactly_once {
