@@ -114,7 +114,7 @@ impl Clients {
     /// A reader that is no member: changelogs, committed positions. It sees what transactions have committed.
     pub fn reader(&self) -> ClientConfig {
         let mut config = self.begin(&[
-            ("queued.max.messages.kbytes", "65536"),
+            ("queued.max.messages.kbytes", "16384"),
             ("fetch.queue.backoff.ms", "20"),
             // A question at the end of a partition holds up all that is asked of the broker behind it: the next partition
             // that is restored, and where that ends.

@@ -2,9 +2,9 @@
 //! commit, read from the changelog. Runs on a thread of its own; the group is not kept waiting.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,9 @@ use crate::config::kafka::{Start, Until};
 use crate::files::Trouble;
 use crate::keyed::Settings;
 use crate::worker::Became;
+
+/// Partitions that are restored at once, at most: each reader holds records that it has fetched.
+const AT_ONCE: usize = 4;
 
 /// What is asked for.
 #[derive(Clone)]
@@ -161,14 +164,45 @@ impl Job {
         for (place, became, token) in kept {
             self.answer(Found::Kept(place, became, token));
         }
-        for (place, restored, token) in later {
-            let restored = match restored {
-                Some(restored) => restored,
-                None => self.restore(&reader, &place, token.as_ref())?,
+        self.restore_each(&reader, later)
+    }
+
+    /// Restores partitions, some at once: what one of them waits for, its changelog or memory, leaves the others time. Each
+    /// answer leaves when it is there.
+    fn restore_each(
+        &self,
+        reader: &Arc<BaseConsumer<DefaultConsumerContext>>,
+        all: Vec<(Place, Option<Restored>, Option<Token>)>,
+    ) -> Result<(), Fail> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let others = all.iter().filter(|(_, restored, _)| restored.is_none()).count().min(cores).min(AT_ONCE);
+        let (left, stop) = (Mutex::new(all.into_iter()), AtomicBool::new(false));
+        let work = |reader: &Arc<BaseConsumer<DefaultConsumerContext>>| -> Result<(), Fail> {
+            while !stop.load(Ordering::Relaxed) {
+                let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((place, restored, token)) = next else { break };
+                let restored = match restored {
+                    Some(restored) => Ok(restored),
+                    None => self.restore(reader, &place, token.as_ref()),
+                };
+                let restored = restored.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+                self.answer(Found::State(place, Box::new(restored)));
+            }
+            Ok(())
+        };
+        let log = tracing::dispatcher::get_default(Clone::clone);
+        std::thread::scope(|scope| {
+            let other = || {
+                let reader = Arc::new(self.clients.reader().create().map_err(no_client)?);
+                tracing::dispatcher::with_default(&log, || work(&reader))
             };
-            self.answer(Found::State(place, Box::new(restored)));
-        }
-        Ok(())
+            let name = || std::thread::Builder::new().name("restore".to_owned());
+            // Without a thread more it takes longer.
+            let threads: Vec<_> = (1..others).filter_map(|_| name().spawn_scoped(scope, other).ok()).collect();
+            let first = work(reader);
+            let ended = threads.into_iter().filter_map(|thread| thread.join().ok());
+            ended.fold(first, Result::and)
+        })
     }
 
     /// Whether somebody still waits.
