@@ -279,10 +279,13 @@ impl Committer {
     pub fn last_checkpoint<'t>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'t Task>) {
         let Some(mut rounds) = self.rounds.take() else { return };
         let until = Instant::now() + LAST;
-        for task in tasks {
-            let topic = task.marker().inputs.first().map(|input| Arc::clone(&input.topic));
-            let changelog = topic.and_then(|topic| self.changelog(&topic).cloned());
-            rounds.finish(plan, task, changelog, &self.buried, until);
+        let place = |task: &Task| task.marker().inputs.first().map(|i| (Arc::clone(&i.topic), i.partition));
+        let mut tasks: Vec<(Place, &Task)> = tasks.filter_map(|task| Some((place(task)?, task))).collect();
+        // Whose checkpoint is the oldest comes first: the time may not do for all.
+        tasks.sort_by_key(|(place, _)| std::cmp::Reverse(rounds.behind(place)));
+        for (place, task) in tasks {
+            let changelog = self.changelog(&place.0).cloned();
+            rounds.finish(plan, task, &place, changelog, &self.buried, until);
         }
         self.rounds = Some(rounds);
     }

@@ -16,6 +16,7 @@ use super::changelog::Marker;
 use super::checkpoints::Checkpoints;
 use super::group::Place;
 use super::member::Slot;
+use super::token::Token;
 use crate::format::{self, Kind};
 use crate::plan::Plan;
 use crate::task::{Slices, Task};
@@ -121,26 +122,45 @@ impl Rounds {
         };
         match round.go_on(plan, task, marker, buried, until, false) {
             Progress::Going => self.running = Some(round),
-            Progress::Written => drop(self.written.insert(round.place.clone(), round.token.take().unwrap_or_default())),
+            Progress::Written => self.is_written(round),
             Progress::Over => {}
         }
     }
 
     /// Writes the checkpoint of a task that leaves, or of a run that ends, as far as that is done until then.
-    pub fn finish(&mut self, plan: &Plan, task: &Task, changelog: Option<String>, buried: &Buried, until: Instant) {
-        let Some(input) = task.marker().inputs.first() else { return };
-        let place: Place = (Arc::clone(&input.topic), input.partition);
-        self.due.retain(|(due, _)| *due != place);
-        let running = self.running.take_if(|round| round.place == place);
-        let (Some(marker), Some(changelog)) = (self.last.get(&place), changelog) else { return };
-        if self.written.get(&place) == Some(&marker.token) {
+    pub fn finish(
+        &mut self,
+        plan: &Plan,
+        task: &Task,
+        place: &Place,
+        changelog: Option<String>,
+        buried: &Buried,
+        until: Instant,
+    ) {
+        self.due.retain(|(due, _)| due != place);
+        let running = self.running.take_if(|round| round.place == *place);
+        let (Some(marker), Some(changelog)) = (self.last.get(place), changelog) else { return };
+        if self.written.get(place) == Some(&marker.token) {
             return;
         }
         let start = || Round::start(&self.checkpoints, &self.member, place.clone(), changelog);
         let Some(mut round) = running.or_else(start) else { return };
         if round.go_on(plan, task, marker, buried, until, true) == Progress::Written {
-            self.written.insert(place, round.token.take().unwrap_or_default());
+            self.is_written(round);
         }
+    }
+
+    fn is_written(&mut self, mut round: Round) {
+        let token = round.token.take().unwrap_or_default();
+        tracing::debug!(topic = &*round.place.0, partition = round.place.1, token, "checkpoint written");
+        self.written.insert(round.place.clone(), token);
+    }
+
+    /// How many commits the last checkpoint of a task is behind, of those that this process wrote; all without one.
+    pub fn behind(&self, place: &Place) -> u64 {
+        let number = |token: &str| Token::parse(token.as_bytes()).map_or(0, |token| token.sequence);
+        let written = self.written.get(place).map_or(0, |token| number(token));
+        self.last.get(place).map_or(0, |marker| number(&marker.token)).saturating_sub(written)
     }
 
     /// A task is somebody else's, or begins anew.
