@@ -111,20 +111,7 @@ mod tests {
     use crate::task::{self, Sealed};
 
     fn marker() -> Marker {
-        let clock = || crate::time::Clock::new(1, 0);
-        let task = task::Marker {
-            inputs: Vec::new(),
-            salt: 0,
-            activity: Vec::new(),
-            event: clock(),
-            ingestion: clock(),
-            positions: Vec::new(),
-            arrivals: 0,
-            invalid_time: 0,
-            stages: std::sync::Arc::default(),
-            counters: Vec::new(),
-        };
-        Marker { token: "t".into(), next: Vec::new(), partitions: 1, task, stages: Vec::new() }
+        Marker { token: "t".into(), next: Vec::new(), partitions: 1, task: task::Marker::blank(), stages: Vec::new() }
     }
 
     /// Whether a checkpoint is used that was made so many seconds ago, at offset 7, where the changelog has the offsets

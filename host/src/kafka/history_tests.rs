@@ -288,20 +288,8 @@ impl World {
             layout: keyed.layout(),
         });
         let stages = stages.collect();
-        let task = task::Marker {
-            inputs: Vec::new(),
-            salt: 0,
-            activity: Vec::new(),
-            event: crate::time::Clock::new(1, 0),
-            ingestion: crate::time::Clock::new(1, 0),
-            positions: Vec::new(),
-            arrivals: 0,
-            invalid_time: 0,
-            stages: std::sync::Arc::default(),
-            counters: Vec::new(),
-        };
         let token = self.commits.to_string();
-        let marker = Marker { token, next: Vec::new(), partitions: 1, task, stages };
+        let marker = Marker { token, next: Vec::new(), partitions: 1, task: task::Marker::blank(), stages };
         self.put(MARKER_KEY, Some(&changelog::write_marker(&marker).unwrap()));
         self.marker = Some(marker);
         self.committed = self.next;

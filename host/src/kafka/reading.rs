@@ -302,21 +302,8 @@ mod tests {
     }
 
     fn marker(layout: Layout) -> Marker {
-        let clock = || crate::time::Clock::new(1, 0);
-        let task = task::Marker {
-            inputs: Vec::new(),
-            salt: 0,
-            activity: Vec::new(),
-            event: clock(),
-            ingestion: clock(),
-            positions: Vec::new(),
-            arrivals: 0,
-            invalid_time: 0,
-            stages: Arc::default(),
-            counters: Vec::new(),
-        };
         let stage = StageMarker { stage: "d".into(), identity: "{}".into(), digest: 0, numbers: (0, 0), layout };
-        Marker { token: "t".into(), next: Vec::new(), partitions: 1, task, stages: vec![stage] }
+        Marker { token: "t".into(), next: Vec::new(), partitions: 1, task: task::Marker::blank(), stages: vec![stage] }
     }
 
     fn marked(layout: Layout) -> Vec<Record> {

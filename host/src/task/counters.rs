@@ -7,6 +7,26 @@ use super::{Marker, Task};
 use crate::plan::Plan;
 use crate::stage::Counters;
 
+#[cfg(test)]
+impl Marker {
+    /// That of a task without inputs, for tests.
+    pub fn blank() -> Marker {
+        let clock = || crate::time::Clock::new(1, 0);
+        Marker {
+            inputs: Vec::new(),
+            salt: 0,
+            activity: Vec::new(),
+            event: clock(),
+            ingestion: clock(),
+            positions: Vec::new(),
+            arrivals: 0,
+            invalid_time: 0,
+            stages: std::sync::Arc::default(),
+            counters: Vec::new(),
+        }
+    }
+}
+
 impl Marker {
     /// The counters are those of the stages of a plan from now on: a stage keeps its own wherever it stands, a new one
     /// begins at nothing, and what one has counted that is gone is left out.
